@@ -1,0 +1,426 @@
+//! Frames of `join.sock`, a `SOCK_SEQPACKET` unix socket: each frame is one packet of exactly
+//! [`FRAME_BYTES`] bytes, so there are no lengths to lie about and no halves to wait for.
+//!
+//! Layout of a frame, little-endian, the same for every kind:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 1 | tag |
+//! | 1 | 1 | `gpu`: slot of the card in the tenant's list, below [`GPUS`] |
+//! | 2 | 2 | `code`: a [`Refusal`], a [`NoteKind`], a count |
+//! | 4 | 4 | `seq`: chosen by the asker, repeated in the answer |
+//! | 8 | 8 | `a` |
+//! | 16 | 8 | `b` |
+//! | 24 | 16 | `id`: token or UUID |
+//! | 40 | 24 | zero; ignored by the reader |
+//!
+//! A `Hello` and a `Refused` keep this layout in every major version, so that two releases that do
+//! not understand each other can still say so.
+//!
+//! An exchange: the client connects and sends `Hello`; the broker answers `Welcome` with two memfds
+//! (its own page read-only, then the client's), one `Gpu` for each card, and from then on any number
+//! of `Grow` / `Grant` / `Deny`, `Recall` / `Return`, `Ask` / `Figures`, `ContextMade` / `Overhead`.
+
+use crate::{GPUS, version::Version};
+
+/// Bytes in every frame.
+pub const FRAME_BYTES: usize = 64;
+/// First word of a `Hello`: `HWRP`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"HWRP");
+
+/// A frame as it travels.
+pub type Frame = [u8; FRAME_BYTES];
+
+/// Names a tenant; made by the broker, carried in the tenant's environment. Not a secret by itself:
+/// the peer's uid must be the one that started the run.
+pub type Token = [u8; 16];
+
+/// What a client says to the broker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToBroker {
+    /// First frame of a connection. `build` is the first half of the library's build id.
+    Hello { version: Version, token: Token, build: u64 },
+    /// `wanted` more units are needed than the ledger word allows. Answer: `Grant` or `Deny`.
+    Grow { seq: u32, gpu: u8, wanted: u32 },
+    /// `units` of the allowance are given back; answers the `Recall` with this `seq`.
+    Return { seq: u32, gpu: u8, units: u32 },
+    /// Asks for the tenant's figures on a card. Answer: `Figures`.
+    Ask { seq: u32, gpu: u8 },
+    /// The process has made its first context on this card and charged `charged` units for it.
+    /// Answer: `Overhead`.
+    ContextMade { seq: u32, gpu: u8, charged: u32 },
+    /// Something worth an event; nothing is answered.
+    Note { kind: NoteKind, gpu: u8, a: u64, b: u64 },
+}
+
+/// What the broker says to a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToClient {
+    /// The join is accepted; `gpus` frames of kind `Gpu` follow. Two descriptors travel with it.
+    Welcome { version: Version, gpus: u8, tenant: u64, generation: u64 },
+    /// A card of the tenant: its slot, UUID, limit and the estimate for a context, in units.
+    Gpu { gpu: u8, uuid: [u8; 16], limit: u32, context: u32 },
+    /// The join is refused; the connection ends.
+    Refused { why: Refusal, version: Version },
+    /// The allowance rises by `units` (at least what was wanted).
+    Grant { seq: u32, gpu: u8, units: u32 },
+    /// No: the tenant's limit, or the card, has no such room.
+    Deny { seq: u32, gpu: u8, why: Denial },
+    /// Give back what is allowed but not held. Answer: `Return`.
+    Recall { seq: u32, gpu: u8 },
+    /// The tenant's limit and the sum that its processes hold on the card, in units.
+    Figures { seq: u32, gpu: u8, limit: u32, held: u32 },
+    /// The context's measured cost in units; the client corrects its charge to it.
+    Overhead { seq: u32, gpu: u8, units: u32 },
+}
+
+macro_rules! numbered {
+    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])* $variant:ident = $value:literal $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u16)]
+        pub enum $name {
+            $($(#[doc = $doc])* $variant = $value,)*
+        }
+
+        impl $name {
+            /// All of them, for documents and tests.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The one with this number.
+            #[must_use]
+            pub const fn from_code(code: u16) -> Option<Self> {
+                match code {
+                    $($value => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// One line for people: what happened; what to do.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+numbered! {
+    /// Why a join is refused. The library turns each into one line and `CUDA_ERROR_SYSTEM_NOT_READY`.
+    Refusal {
+        Version = 1 "library and broker are of different releases; restart the program after the upgrade",
+        UnknownTenant = 2 "the broker knows no tenant by this token; start the program with `halfwarp run`",
+        WrongUser = 3 "the tenant belongs to another user",
+        Malformed = 4 "the frame could not be read",
+        Full = 5 "the broker serves as many processes as it can",
+        NoIdentity = 6 "the kernel does not say who the peer is",
+        /// Not sent: what the library says when nobody answers.
+        NoBroker = 7 "no broker answers on the join socket; start halfwarpd, or the program with `halfwarp run`",
+        /// Not sent: the process sees cards that the tenant has no entitlement on.
+        Cards = 8 "the process sees cards that its tenant has no entitlement on; leave CUDA_VISIBLE_DEVICES as `halfwarp run` set it",
+        /// Not sent: no driver under the library.
+        NoDriver = 9 "no CUDA driver was found beneath the library; `halfwarp doctor` shows where it looked",
+        /// Not sent: the look-up rule does not hold on this driver.
+        LookUpRule = 10 "this driver answers look-ups by a rule that the library does not know; update Halfwarp",
+    }
+}
+
+numbered! {
+    /// Why a grow is denied. The program sees `CUDA_ERROR_OUT_OF_MEMORY` for each.
+    Denial {
+        Limit = 1 "the tenant's limit is reached",
+        Card = 2 "the card has no room that is not promised to others",
+        UnknownCard = 3 "the tenant has no such card",
+    }
+}
+
+numbered! {
+    /// What a `Note` tells.
+    NoteKind {
+        /// `a`: bytes asked for, `b`: index of the driver function in the table.
+        OutOfMemory = 1 "an allocation was refused",
+        /// `a`: CUDA version asked for, `b`: index of the newest row of that name, or all ones.
+        UnknownFunction = 2 "a driver function newer than the table was asked for and passed through",
+    }
+}
+
+/// Why a packet is not a frame of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Malformed {
+    /// Bytes received.
+    Length(usize),
+    Tag(u8),
+    Magic(u32),
+    Gpu(u8),
+    Code(u16),
+    /// A number that is above what its field may say.
+    Number(u64),
+}
+
+impl core::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Length(n) => write!(f, "a frame is {FRAME_BYTES} bytes, got {n}"),
+            Self::Tag(t) => write!(f, "no frame has tag {t}"),
+            Self::Magic(m) => write!(f, "a hello begins with {MAGIC:#x}, got {m:#x}"),
+            Self::Gpu(g) => write!(f, "card slot {g} is not below {GPUS}"),
+            Self::Code(c) => write!(f, "code {c} has no meaning here"),
+            Self::Number(n) => write!(f, "number {n} is too large for its field"),
+        }
+    }
+}
+
+/// The fields every frame has, before they mean something.
+#[derive(Clone, Copy, Default)]
+struct Fields {
+    tag: u8,
+    gpu: u8,
+    code: u16,
+    seq: u32,
+    a: u64,
+    b: u64,
+    id: [u8; 16],
+}
+
+impl Fields {
+    fn write(self) -> Frame {
+        let mut frame = [0; FRAME_BYTES];
+        frame[0] = self.tag;
+        frame[1] = self.gpu;
+        frame[2..4].copy_from_slice(&self.code.to_le_bytes());
+        frame[4..8].copy_from_slice(&self.seq.to_le_bytes());
+        frame[8..16].copy_from_slice(&self.a.to_le_bytes());
+        frame[16..24].copy_from_slice(&self.b.to_le_bytes());
+        frame[24..40].copy_from_slice(&self.id);
+        frame
+    }
+
+    fn read(packet: &[u8]) -> Result<Self, Malformed> {
+        let frame: &Frame = packet.try_into().map_err(|_| Malformed::Length(packet.len()))?;
+        let word = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&frame[at..at + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        let mut id = [0; 16];
+        id.copy_from_slice(&frame[24..40]);
+        let fields = Self {
+            tag: frame[0],
+            gpu: frame[1],
+            code: u16::from_le_bytes([frame[2], frame[3]]),
+            seq: u32::from_le_bytes([frame[4], frame[5], frame[6], frame[7]]),
+            a: word(8),
+            b: word(16),
+            id,
+        };
+        if usize::from(fields.gpu) >= GPUS {
+            return Err(Malformed::Gpu(fields.gpu));
+        }
+        Ok(fields)
+    }
+
+    fn units(value: u64) -> Result<u32, Malformed> {
+        u32::try_from(value).map_err(|_| Malformed::Number(value))
+    }
+
+    fn versions(version: Version) -> u64 {
+        u64::from(MAGIC) | u64::from(version.major) << 32 | u64::from(version.minor) << 48
+    }
+
+    fn version(self) -> Version {
+        Version { major: (self.a >> 32) as u16, minor: (self.a >> 48) as u16 }
+    }
+}
+
+impl ToBroker {
+    /// The frame that says this.
+    #[must_use]
+    pub fn encode(self) -> Frame {
+        let blank = Fields::default();
+        match self {
+            Self::Hello { version, token, build } => {
+                Fields { tag: 1, a: Fields::versions(version), b: build, id: token, ..blank }
+            }
+            Self::Grow { seq, gpu, wanted } => {
+                Fields { tag: 2, seq, gpu, a: wanted.into(), ..blank }
+            }
+            Self::Return { seq, gpu, units } => {
+                Fields { tag: 3, seq, gpu, a: units.into(), ..blank }
+            }
+            Self::Ask { seq, gpu } => Fields { tag: 4, seq, gpu, ..blank },
+            Self::ContextMade { seq, gpu, charged } => {
+                Fields { tag: 5, seq, gpu, a: charged.into(), ..blank }
+            }
+            Self::Note { kind, gpu, a, b } => {
+                Fields { tag: 6, code: kind as u16, gpu, a, b, ..blank }
+            }
+        }
+        .write()
+    }
+
+    /// Reads a packet. Every byte is hostile: what is returned has been checked whole.
+    ///
+    /// # Errors
+    /// [`Malformed`] with what was wrong; the connection should end.
+    pub fn decode(packet: &[u8]) -> Result<Self, Malformed> {
+        let f = Fields::read(packet)?;
+        Ok(match f.tag {
+            1 => {
+                let magic = f.a as u32;
+                if magic != MAGIC {
+                    return Err(Malformed::Magic(magic));
+                }
+                Self::Hello { version: f.version(), token: f.id, build: f.b }
+            }
+            2 => Self::Grow { seq: f.seq, gpu: f.gpu, wanted: Fields::units(f.a)? },
+            3 => Self::Return { seq: f.seq, gpu: f.gpu, units: Fields::units(f.a)? },
+            4 => Self::Ask { seq: f.seq, gpu: f.gpu },
+            5 => Self::ContextMade { seq: f.seq, gpu: f.gpu, charged: Fields::units(f.a)? },
+            6 => {
+                let kind = NoteKind::from_code(f.code).ok_or(Malformed::Code(f.code))?;
+                Self::Note { kind, gpu: f.gpu, a: f.a, b: f.b }
+            }
+            tag => return Err(Malformed::Tag(tag)),
+        })
+    }
+}
+
+impl ToClient {
+    /// The frame that says this.
+    #[must_use]
+    pub fn encode(self) -> Frame {
+        let blank = Fields::default();
+        match self {
+            Self::Welcome { version, gpus, tenant, generation } => {
+                let mut id = [0; 16];
+                id[..8].copy_from_slice(&tenant.to_le_bytes());
+                let a = Fields::versions(version);
+                Fields { tag: 65, code: gpus.into(), a, b: generation, id, ..blank }
+            }
+            Self::Gpu { gpu, uuid, limit, context } => {
+                Fields { tag: 66, gpu, a: limit.into(), b: context.into(), id: uuid, ..blank }
+            }
+            Self::Refused { why, version } => {
+                Fields { tag: 67, code: why as u16, a: Fields::versions(version), ..blank }
+            }
+            Self::Grant { seq, gpu, units } => {
+                Fields { tag: 68, seq, gpu, a: units.into(), ..blank }
+            }
+            Self::Deny { seq, gpu, why } => Fields { tag: 69, seq, gpu, code: why as u16, ..blank },
+            Self::Recall { seq, gpu } => Fields { tag: 70, seq, gpu, ..blank },
+            Self::Figures { seq, gpu, limit, held } => {
+                Fields { tag: 71, seq, gpu, a: limit.into(), b: held.into(), ..blank }
+            }
+            Self::Overhead { seq, gpu, units } => {
+                Fields { tag: 72, seq, gpu, a: units.into(), ..blank }
+            }
+        }
+        .write()
+    }
+
+    /// Reads a packet.
+    ///
+    /// # Errors
+    /// [`Malformed`] with what was wrong; the connection should end.
+    pub fn decode(packet: &[u8]) -> Result<Self, Malformed> {
+        let f = Fields::read(packet)?;
+        let (seq, gpu) = (f.seq, f.gpu);
+        Ok(match f.tag {
+            65 => {
+                let gpus = u8::try_from(f.code).map_err(|_| Malformed::Code(f.code))?;
+                if usize::from(gpus) > GPUS {
+                    return Err(Malformed::Gpu(gpus));
+                }
+                let mut tenant = [0; 8];
+                tenant.copy_from_slice(&f.id[..8]);
+                Self::Welcome {
+                    version: f.version(),
+                    gpus,
+                    tenant: u64::from_le_bytes(tenant),
+                    generation: f.b,
+                }
+            }
+            66 => Self::Gpu {
+                gpu,
+                uuid: f.id,
+                limit: Fields::units(f.a)?,
+                context: Fields::units(f.b)?,
+            },
+            67 => Self::Refused {
+                why: Refusal::from_code(f.code).ok_or(Malformed::Code(f.code))?,
+                version: f.version(),
+            },
+            68 => Self::Grant { seq, gpu, units: Fields::units(f.a)? },
+            69 => Self::Deny {
+                seq,
+                gpu,
+                why: Denial::from_code(f.code).ok_or(Malformed::Code(f.code))?,
+            },
+            70 => Self::Recall { seq, gpu },
+            71 => {
+                let (limit, held) = (Fields::units(f.a)?, Fields::units(f.b)?);
+                Self::Figures { seq, gpu, limit, held }
+            }
+            72 => Self::Overhead { seq, gpu, units: Fields::units(f.a)? },
+            tag => return Err(Malformed::Tag(tag)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::CURRENT;
+
+    #[test]
+    fn what_is_said_to_the_broker_is_what_it_hears() {
+        let said = [
+            ToBroker::Hello { version: CURRENT, token: [7; 16], build: u64::MAX },
+            ToBroker::Grow { seq: 1, gpu: 15, wanted: u32::MAX },
+            ToBroker::Return { seq: u32::MAX, gpu: 0, units: 0 },
+            ToBroker::Ask { seq: 3, gpu: 1 },
+            ToBroker::ContextMade { seq: 4, gpu: 2, charged: 9 },
+            ToBroker::Note { kind: NoteKind::OutOfMemory, gpu: 3, a: u64::MAX, b: 1 },
+        ];
+        for frame in said {
+            assert_eq!(ToBroker::decode(&frame.encode()), Ok(frame));
+            assert!(ToClient::decode(&frame.encode()).is_err(), "{frame:?} heard by a client");
+        }
+    }
+
+    #[test]
+    fn what_is_said_to_the_client_is_what_it_hears() {
+        let said = [
+            ToClient::Welcome { version: CURRENT, gpus: 16, tenant: u64::MAX, generation: 1 << 63 },
+            ToClient::Gpu { gpu: 15, uuid: [9; 16], limit: u32::MAX, context: 1 },
+            ToClient::Refused { why: Refusal::WrongUser, version: CURRENT },
+            ToClient::Grant { seq: 5, gpu: 0, units: 1 },
+            ToClient::Deny { seq: 6, gpu: 1, why: Denial::Card },
+            ToClient::Recall { seq: 7, gpu: 2 },
+            ToClient::Figures { seq: 8, gpu: 3, limit: 10, held: 11 },
+            ToClient::Overhead { seq: 9, gpu: 4, units: 12 },
+        ];
+        for frame in said {
+            assert_eq!(ToClient::decode(&frame.encode()), Ok(frame));
+            assert!(ToBroker::decode(&frame.encode()).is_err(), "{frame:?} heard by the broker");
+        }
+    }
+
+    #[test]
+    fn frames_that_lie_are_named() {
+        let hello = ToBroker::Hello { version: CURRENT, token: [0; 16], build: 0 }.encode();
+        assert_eq!(ToBroker::decode(&hello[..63]), Err(Malformed::Length(63)));
+        assert_eq!(ToBroker::decode(&[]), Err(Malformed::Length(0)));
+        let mut bad = hello;
+        bad[8] ^= 1;
+        assert!(matches!(ToBroker::decode(&bad), Err(Malformed::Magic(_))));
+        let mut bad = ToBroker::Ask { seq: 0, gpu: 0 }.encode();
+        bad[1] = GPUS as u8;
+        assert_eq!(ToBroker::decode(&bad), Err(Malformed::Gpu(16)));
+        let mut bad = ToBroker::Grow { seq: 0, gpu: 0, wanted: 0 }.encode();
+        bad[12] = 1;
+        assert_eq!(ToBroker::decode(&bad), Err(Malformed::Number(1 << 32)));
+    }
+}

@@ -1,0 +1,172 @@
+//! The bodies, in JSON. Times are seconds since the Unix epoch, memory is bytes.
+//!
+//! | method and path | request | answer |
+//! |---|---|---|
+//! | `GET /api/v1/node` | | [`Node`] |
+//! | `GET /api/v1/gpus` | | list of [`Gpu`] |
+//! | `GET /api/v1/tenants` | | list of [`Tenant`] |
+//! | `GET /api/v1/tenants/{id}` | | [`Tenant`] |
+//! | `POST /api/v1/tenants` | [`NewTenant`] | 201, [`Admitted`] |
+//! | `DELETE /api/v1/tenants/{id}` | | 204 |
+//! | `GET /api/v1/events?after=N` | | list of [`Event`] with `number` above N |
+//! | `GET /healthz`, `/readyz` | | 200 `ok`, or 503 with the reason |
+//! | `GET /metrics` | | Prometheus text |
+//!
+//! Every refusal has a 4xx or 5xx status and a [`Problem`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{Bytes, MemoryWish, Percent, ShareWish};
+
+/// The broker itself.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct Node {
+    pub version: String,
+    /// Of `join.sock`, `major.minor`.
+    pub protocol: String,
+    pub pid: u32,
+    /// Where a tenant's processes join.
+    pub join_socket: String,
+    /// Version of the driver as NVML says it, if NVML answers.
+    pub driver: Option<String>,
+    /// `private` (ends after its last tenant) or `node`.
+    pub kind: String,
+}
+
+/// How compute time is shared on a card.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    #[default]
+    Timesharing,
+    Fair,
+    Strict,
+}
+
+/// A card.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct Gpu {
+    /// In NVML's order.
+    pub index: u32,
+    /// `GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
+    pub uuid: String,
+    pub name: String,
+    pub mode: Mode,
+    /// Physical size.
+    pub memory_total_bytes: Bytes,
+    /// As the card shows it (NVML), everybody's.
+    pub memory_used_bytes: Option<Bytes>,
+    /// Sum of the requests of its tenants.
+    pub memory_requested_bytes: Bytes,
+    /// Sum that tenants' processes hold by the ledgers.
+    pub memory_held_bytes: Bytes,
+    /// Bytes of ended processes that the card still shows.
+    pub memory_settling_bytes: Bytes,
+    /// Cost of one context on this card, and whether it was measured or is the first guess.
+    pub context_bytes: Bytes,
+    pub context_measured: bool,
+    /// Ids of its tenants.
+    pub tenants: Vec<u64>,
+}
+
+/// A tenant's part of one card.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct TenantGpu {
+    pub index: u32,
+    pub uuid: String,
+    pub request_bytes: Bytes,
+    pub limit_bytes: Bytes,
+    /// Sum over its processes, contexts included.
+    pub held_bytes: Bytes,
+    /// Part of `held_bytes` that is contexts.
+    pub context_bytes: Bytes,
+    /// Allocations refused since it began.
+    pub refused: u64,
+}
+
+/// A tenant.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct Tenant {
+    pub id: u64,
+    pub name: String,
+    pub uid: u32,
+    /// `waiting` (no process has joined), `running`, `ended` (about to go).
+    pub state: String,
+    pub priority: u16,
+    pub share: Percent,
+    pub share_limit: Percent,
+    pub swap: bool,
+    pub started_at: u64,
+    pub processes: Vec<Process>,
+    pub gpus: Vec<TenantGpu>,
+}
+
+/// A process of a tenant.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct Process {
+    pub pid: u32,
+    pub command: String,
+    pub joined_at: u64,
+}
+
+/// Asks for a tenant. Texts are as the command line takes them.
+#[derive(Clone, Serialize, Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct NewTenant {
+    /// For people; at most 63 printable characters. Default: the program's name.
+    pub name: Option<String>,
+    /// Cards: indices, UUIDs, unique UUID prefixes, `any`, or one `any:N`. Default: `any`.
+    #[serde(default)]
+    pub gpus: Vec<String>,
+    /// One for all cards or one for each; none: request 0, limit the whole card.
+    #[serde(default)]
+    pub memory: Vec<MemoryWish>,
+    pub compute: Option<ShareWish>,
+    pub mode: Option<Mode>,
+    /// 1 to 1000; `high`, `normal`, `low` are 1000, 500, 100.
+    pub priority: Option<u16>,
+    #[serde(default)]
+    pub swap: bool,
+    /// The tenant goes when this process has ended and none of its own is left.
+    pub runner_pid: Option<u32>,
+}
+
+/// A tenant was admitted.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub struct Admitted {
+    pub id: u64,
+    /// 32 hex digits, for `HALFWARP_TENANT`.
+    pub token: String,
+    /// For `HALFWARP_JOIN`.
+    pub join_socket: String,
+    /// UUIDs in the order asked for, for `CUDA_VISIBLE_DEVICES`.
+    pub gpus: Vec<String>,
+}
+
+/// Something that happened, for people and for tests.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct Event {
+    /// Rises by one; survives nothing.
+    pub number: u64,
+    pub at: f64,
+    /// A closed set, kebab-case: `broker-started`, `tenant-admitted`, `tenant-refused`,
+    /// `tenant-ended`, `joined`, `join-refused`, `process-ended`, `out-of-memory`,
+    /// `context-measured`, `unknown-function`, `settled`, `unattributed`, `protocol-error`.
+    pub kind: String,
+    pub tenant: Option<u64>,
+    pub pid: Option<u32>,
+    pub gpu: Option<String>,
+    pub bytes: Option<Bytes>,
+    pub text: String,
+}
+
+/// Why something was refused.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
+pub struct Problem {
+    /// kebab-case, one of a closed set.
+    pub reason: String,
+    /// What was tried and what was found.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
