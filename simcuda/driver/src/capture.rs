@@ -16,9 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// Modes: unsafe calls are forbidden to all threads, to the capturing one, or to none.
+/// Modes: unsafe calls are forbidden to all threads, to the capturing one (1), or to none.
 const GLOBAL: c_uint = 0;
-const THREAD_LOCAL: c_uint = 1;
 const RELAXED: c_uint = 2;
 
 /// `CU_STREAM_CAPTURE_STATUS_*`.
@@ -289,7 +288,6 @@ impl Sim {
         if wanted > RELAXED {
             return Err(CUresult::INVALID_VALUE);
         }
-        debug_assert!(THREAD_LOCAL < RELAXED);
         raw::put(mode, THREAD_MODE.replace(wanted))
     }
 }

@@ -8,7 +8,7 @@ use shim_cuda_headers::{CUcontext, CUresult};
 use simcuda_protocol::Charge;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) static CONTEXTS: Registry<Context> = Registry::new(0x10);

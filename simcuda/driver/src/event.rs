@@ -11,8 +11,7 @@ use crate::stream::{self, Stream};
 use shim_cuda_headers::{CUcontext, CUevent, CUresult, CUstream};
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
 
 static EVENTS: Registry<Event> = Registry::new(0x20);
 
@@ -37,11 +36,10 @@ impl Record {
     }
 }
 
-/// The card's clock: nanoseconds of this process, never 0.
+/// The card's clock, the same in all processes: nanoseconds, never 0.
 pub(crate) fn clock_ns() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let elapsed = START.get_or_init(Instant::now).elapsed();
-    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned() + 1
 }
 
 /// What the latest recording was.

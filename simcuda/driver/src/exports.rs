@@ -9,7 +9,7 @@ use crate::entry::{self, Sim};
 #[allow(unused_imports, reason = "found only where no subject file has the function")]
 use crate::surface::Surface as _;
 use shim_cuda_headers::*;
-use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 macro_rules! exports {
     ($($symbol:ident $asked:literal $version:literal $stream:ident $memory:ident $gate:ident

@@ -1,10 +1,194 @@
-//! (being written)
+//! Launching kernels: collecting their parameters at the call, running them when their turn comes.
+
+use crate::command::Work;
+use crate::engine::Engine;
+use crate::entry::{Done, Sim, log};
+use crate::function::{self, Function, SHARED_BYTES, THREADS_PER_BLOCK};
+use crate::kernel_memory::KernelMemory;
+use crate::module::Module;
+use crate::space::Observer;
+use crate::{raw, stream};
+use shim_cuda_headers::*;
+use simcuda_ptx::{Fault, Kernel, Launch};
+use std::ffi::{c_uint, c_void};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A launch with all that it needs.
 #[derive(Debug)]
-pub(crate) struct KernelLaunch;
+pub(crate) struct KernelLaunch {
+    module: Arc<Module>,
+    name: String,
+    shape: Shape,
+    params: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) grid: [c_uint; 3],
+    pub(crate) block: [c_uint; 3],
+    pub(crate) shared_bytes: c_uint,
+}
+
+impl KernelLaunch {
+    pub(crate) fn new(
+        function: &Function,
+        shape: Shape,
+        params: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> Result<Self, CUresult> {
+        let kernel = function.kernel()?;
+        check(function, kernel, &shape)?;
+        let params =
+            if extra.is_null() { from_array(kernel, params)? } else { from_buffer(kernel, extra)? };
+        let (module, name) = (Arc::clone(&function.module), function.name.clone());
+        Ok(Self { module, name, shape, params })
+    }
+}
+
+fn check(function: &Function, kernel: &Kernel, shape: &Shape) -> Done {
+    let block: u64 = shape.block.iter().map(|n| u64::from(*n)).product();
+    let grid = shape.grid;
+    let grid_fits = grid.iter().all(|n| *n > 0)
+        && grid[0] <= i32::MAX as u32
+        && grid[1] <= 65_535
+        && grid[2] <= 65_535;
+    if block == 0 || !grid_fits || block > THREADS_PER_BLOCK.into() || shape.block[2] > 64 {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    if kernel.max_threads().is_some_and(|most| block > most.into()) {
+        return Err(CUresult::LAUNCH_OUT_OF_RESOURCES);
+    }
+    let allowed = function.dynamic_shared_bytes.load(Ordering::Relaxed) as usize;
+    let allowed = allowed.max(SHARED_BYTES.saturating_sub(kernel.shared_bytes()));
+    if shape.shared_bytes as usize > allowed { Err(CUresult::INVALID_VALUE) } else { Ok(()) }
+}
+
+/// One pointer per parameter.
+fn from_array(kernel: &Kernel, params: *mut *mut c_void) -> Result<Vec<u8>, CUresult> {
+    let mut buffer = vec![0; kernel.param_bytes()];
+    for (index, param) in kernel.params().iter().enumerate() {
+        let bytes = raw::bytes_at(raw::get_at(params, index)?, param.size)?;
+        buffer[param.offset..param.offset + param.size].copy_from_slice(&bytes);
+    }
+    Ok(buffer)
+}
+
+/// A list of names and values that says where the buffer lies: 1 its address, 2 its size, 0 end.
+fn from_buffer(kernel: &Kernel, extra: *mut *mut c_void) -> Result<Vec<u8>, CUresult> {
+    let (mut address, mut size) = (std::ptr::null_mut(), None);
+    let mut index = 0;
+    loop {
+        let value = || raw::get_at(extra, index + 1);
+        match raw::get_at(extra, index)?.addr() {
+            0 => break,
+            1 => address = value()?,
+            2 => size = Some(raw::get(value()?.cast::<usize>())?),
+            _ => return Err(CUresult::INVALID_VALUE),
+        }
+        index += 2;
+    }
+    let mut buffer = raw::bytes_at(address, size.ok_or(CUresult::INVALID_VALUE)?)?;
+    // A buffer may lack the padding at its end, not a parameter.
+    if buffer.len() + 7 < kernel.param_bytes() {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    buffer.resize(kernel.param_bytes(), 0);
+    Ok(buffer)
+}
+
+/// Runs the kernel on the engine's thread.
 pub(crate) fn perform(
-    _: &KernelLaunch,
-    _: &crate::engine::Engine,
-    _: &crate::space::Observer,
-) -> Result<(), shim_cuda_headers::CUresult> {
-    Ok(())
+    launch: &KernelLaunch,
+    engine: &Engine,
+    observer: &Observer,
+) -> Result<(), CUresult> {
+    let code = &launch.module.code.0;
+    let kernel = code.kernel(&launch.name).ok_or(CUresult::NOT_FOUND)?;
+    let shape = Launch {
+        grid: launch.shape.grid,
+        block: launch.shape.block,
+        dynamic_shared_bytes: launch.shape.shared_bytes,
+        params: &launch.params,
+        globals: &launch.module.globals,
+    };
+    let memory = KernelMemory::new(engine, observer);
+    let Err(fault) = simcuda_ptx::run(code, kernel, &shape, &memory) else { return Ok(()) };
+    log(format_args!("kernel {}: {fault}", launch.name));
+    Err(match fault {
+        Fault::Address { .. } => CUresult::ILLEGAL_ADDRESS,
+        Fault::Misaligned { .. } => CUresult::MISALIGNED_ADDRESS,
+        Fault::Deadlock => CUresult::LAUNCH_TIMEOUT,
+        Fault::Unsupported => CUresult::ILLEGAL_INSTRUCTION,
+        Fault::Trap | Fault::Stopped => CUresult::LAUNCH_FAILED,
+    })
+}
+
+fn launch(
+    function: CUfunction,
+    shape: Shape,
+    stream: CUstream,
+    params: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> Done {
+    let stream = stream::resolve(stream)?;
+    stream.context.engine.check()?;
+    let function = function::find(function)?;
+    if function.module.context != stream.context.handle {
+        return Err(CUresult::INVALID_HANDLE);
+    }
+    let launch = KernelLaunch::new(&function, shape, params, extra)?;
+    stream.submit(Work::Kernel(Arc::new(launch))).map(drop)
+}
+
+impl Sim {
+    #[allow(clippy::too_many_arguments, reason = "the vendor's own signature")]
+    pub(crate) fn cuLaunchKernel(
+        function: CUfunction,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared_bytes: c_uint,
+        stream: CUstream,
+        params: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> Done {
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        launch(function, Shape { grid, block, shared_bytes }, stream, params, extra)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the vendor's own signature")]
+    pub(crate) fn cuLaunchCooperativeKernel(
+        function: CUfunction,
+        grid_x: c_uint,
+        grid_y: c_uint,
+        grid_z: c_uint,
+        block_x: c_uint,
+        block_y: c_uint,
+        block_z: c_uint,
+        shared_bytes: c_uint,
+        stream: CUstream,
+        params: *mut *mut c_void,
+    ) -> Done {
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        launch(function, Shape { grid, block, shared_bytes }, stream, params, std::ptr::null_mut())
+    }
+
+    pub(crate) fn cuLaunchKernelEx(
+        config: *const CUlaunchConfig,
+        function: CUfunction,
+        params: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> Done {
+        let config = raw::get(config)?;
+        let shape = Shape {
+            grid: config.grid_dim,
+            block: config.block_dim,
+            shared_bytes: config.shared_mem_bytes,
+        };
+        launch(function, shape, config.stream, params, extra)
+    }
 }

@@ -169,3 +169,40 @@ pub(crate) fn host(bytes: u64) -> Result<u64> {
         unsafe { mmap_anonymous(std::ptr::null_mut(), bytes as usize, access, MapFlags::PRIVATE)? };
     Ok(start as u64)
 }
+
+/// Copies memory out.
+pub(crate) fn read(from: u64, into: &mut [u8]) {
+    // SAFETY: `from` was checked to be mapped for this length, as in `copy`.
+    unsafe {
+        std::ptr::copy_nonoverlapping(pointer(from).cast::<u8>(), into.as_mut_ptr(), into.len())
+    };
+}
+
+/// Copies into memory.
+pub(crate) fn write(to: u64, from: &[u8]) {
+    // SAFETY: `to` was checked to be mapped for this length, as in `copy`.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), pointer(to).cast::<u8>(), from.len()) };
+}
+
+/// One atomic read-modify-write of an aligned word of 4 or 8 bytes; gives the old value.
+pub(crate) fn update(address: u64, bytes: usize, change: &mut dyn FnMut(u64) -> u64) -> u64 {
+    let mut seen = load(address, bytes as u32);
+    loop {
+        let next = change(seen);
+        let result = if bytes == 4 {
+            // SAFETY: checked to be mapped, as in `copy`; aligned, as the interpreter checked.
+            let word = unsafe { AtomicU32::from_ptr(pointer(address).cast()) };
+            word.compare_exchange(seen as u32, next as u32, Ordering::SeqCst, Ordering::SeqCst)
+                .map(u64::from)
+                .map_err(u64::from)
+        } else {
+            // SAFETY: as above.
+            let word = unsafe { AtomicU64::from_ptr(pointer(address).cast()) };
+            word.compare_exchange(seen, next, Ordering::SeqCst, Ordering::SeqCst)
+        };
+        match result {
+            Ok(old) => return old,
+            Err(other) => seen = other,
+        }
+    }
+}

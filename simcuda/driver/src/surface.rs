@@ -7,7 +7,7 @@
 
 use crate::entry::{Done, Sim, unsupported};
 use shim_cuda_headers::*;
-use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 macro_rules! surface {
     ($($symbol:ident $asked:literal $version:literal $stream:ident $memory:ident $gate:ident

@@ -23,8 +23,11 @@ twins! {
     cuEventRecordWithFlags_ptsz = cuEventRecordWithFlags(a: CUevent, b: CUstream, c: c_uint);
     cuGraphLaunch_ptsz = cuGraphLaunch(a: CUgraphExec, b: CUstream);
     cuGraphUpload_ptsz = cuGraphUpload(a: CUgraphExec, b: CUstream);
+    cuLaunchCooperativeKernel_ptsz = cuLaunchCooperativeKernel(a: CUfunction, b: c_uint, c: c_uint, d: c_uint, e: c_uint, f: c_uint, g: c_uint, h: c_uint, i: CUstream, j: *mut *mut c_void);
     cuLaunchHostFunc_ptsz = cuLaunchHostFunc(a: CUstream, b: CUhostFn, c: *mut c_void);
     cuLaunchHostFunc_v2_ptsz = cuLaunchHostFunc_v2(a: CUstream, b: CUhostFn, c: *mut c_void, d: c_uint);
+    cuLaunchKernel_ptsz = cuLaunchKernel(a: CUfunction, b: c_uint, c: c_uint, d: c_uint, e: c_uint, f: c_uint, g: c_uint, h: c_uint, i: CUstream, j: *mut *mut c_void, k: *mut *mut c_void);
+    cuLaunchKernelEx_ptsz = cuLaunchKernelEx(a: *const CUlaunchConfig, b: CUfunction, c: *mut *mut c_void, d: *mut *mut c_void);
     cuMemAllocAsync_ptsz = cuMemAllocAsync(a: *mut CUdeviceptr, b: usize, c: CUstream);
     cuMemAllocFromPoolAsync_ptsz = cuMemAllocFromPoolAsync(a: *mut CUdeviceptr, b: usize, c: CUmemoryPool, d: CUstream);
     cuMemcpy_ptds = cuMemcpy(a: CUdeviceptr, b: CUdeviceptr, c: usize);
@@ -41,6 +44,8 @@ twins! {
     cuMemcpyPeer_ptds = cuMemcpyPeer(a: CUdeviceptr, b: CUcontext, c: CUdeviceptr, d: CUcontext, e: usize);
     cuMemcpyPeerAsync_ptsz = cuMemcpyPeerAsync(a: CUdeviceptr, b: CUcontext, c: CUdeviceptr, d: CUcontext, e: usize, f: CUstream);
     cuMemFreeAsync_ptsz = cuMemFreeAsync(a: CUdeviceptr, b: CUstream);
+    cuMemPrefetchAsync_ptsz = cuMemPrefetchAsync(a: CUdeviceptr, b: usize, c: CUdevice, d: CUstream);
+    cuMemPrefetchAsync_v2_ptsz = cuMemPrefetchAsync_v2(a: CUdeviceptr, b: usize, c: CUmemLocation, d: c_uint, e: CUstream);
     cuMemsetD16_v2_ptds = cuMemsetD16_v2(a: CUdeviceptr, b: c_ushort, c: usize);
     cuMemsetD16Async_ptsz = cuMemsetD16Async(a: CUdeviceptr, b: c_ushort, c: usize, d: CUstream);
     cuMemsetD2D16_v2_ptds = cuMemsetD2D16_v2(a: CUdeviceptr, b: usize, c: c_ushort, d: usize, e: usize);
