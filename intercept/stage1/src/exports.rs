@@ -59,7 +59,7 @@ nvml_table!(nvml_exports);
 #[unsafe(no_mangle)]
 extern "C" fn halfwarp_stage_one() {}
 
-/// An address inside this library.
+/// An address inside this library; not an exported one, which another copy could take over.
 pub(crate) fn anchor() -> *const core::ffi::c_void {
-    halfwarp_stage_one as *const () as *const core::ffi::c_void
+    anchor as *const () as *const core::ffi::c_void
 }
