@@ -15,6 +15,8 @@ use halfwarp_api::{
     wire::{FRAME_BYTES, Refusal, ToBroker, ToClient, Token},
 };
 
+use halfwarp_label as label;
+
 use crate::{pages::Pages, process::Process, say, sys};
 
 /// How long `cuInit` waits for a broker.
@@ -80,6 +82,7 @@ fn greet(identity: &Identity, socket: OwnedFd, limit: Duration) -> Result<Joined
         };
         (Refusal::NoBroker, found(identity, &text))
     };
+    label::join_connected();
     sys::receive_within(&socket, limit.max(RETRY)).map_err(no_answer)?;
     let hello = ToBroker::Hello {
         version: CURRENT,
@@ -87,6 +90,7 @@ fn greet(identity: &Identity, socket: OwnedFd, limit: Duration) -> Result<Joined
         build: halfwarp_gate::stage::build(),
     };
     sys::send(socket.as_raw_fd(), &hello.encode()).map_err(no_answer)?;
+    label::join_hello_sent();
     let mut descriptors = Vec::new();
     let welcome = next(&socket, &mut descriptors).map_err(no_answer)?;
     let gpus = match welcome {
@@ -114,6 +118,7 @@ fn greet(identity: &Identity, socket: OwnedFd, limit: Duration) -> Result<Joined
         }
     }
     sys::receive_within(&socket, Duration::ZERO).map_err(no_answer)?;
+    label::join_welcomed();
     Ok(Joined { socket, pages, cards })
 }
 
@@ -147,6 +152,7 @@ pub(crate) fn listen(process: &'static Process) -> io::Result<()> {
 
 /// The broker is gone: caps hold by the ledger alone until one is back.
 fn rejoin(process: &'static Process) {
+    label::broker_lost();
     process.mail.lose_all();
     loop {
         thread::sleep(RETRY);

@@ -22,6 +22,7 @@ use std::{
 
 use halfwarp_api::wire::{NoteKind, Refusal, ToBroker, ToClient};
 use halfwarp_gate::ledger::{self, Ledger};
+use halfwarp_label as label;
 use shim_cuda_headers::{CUdevice, CUresult, CUuuid, DriverFn};
 
 use crate::{
@@ -100,7 +101,10 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
     let ours: *const Process = &raw const *process;
     let no_thread = |e: std::io::Error| (Refusal::NoBroker, format!("no thread: {e}"));
     match life::set_joined(process) {
-        Some(joined) if std::ptr::eq(joined, ours) => attach::listen(joined).map_err(no_thread),
+        Some(joined) if std::ptr::eq(joined, ours) => {
+            label::join_published();
+            attach::listen(joined).map_err(no_thread)
+        }
         Some(_) => Ok(()),
         None => Err((Refusal::NoBroker, "no page that a fork wipes".to_owned())),
     }
@@ -224,6 +228,7 @@ impl Process {
             // Our thread is re-joining, or about to.
             self.mail.deliver(seq, |_| Answer::Lost);
         }
+        label::grow_asked();
         self.mail.wait(seq, limit)
     }
 
@@ -265,8 +270,10 @@ impl Process {
             ToClient::Deny { seq, why, .. } => self.mail.deliver(seq, |_| Answer::Denied(why)),
             ToClient::Recall { seq, gpu } => {
                 let units = self.with_word(Slot(gpu), ledger::give_back).unwrap_or(0);
+                label::recall_given();
                 // If it can't be sent the broker is gone, and with it what it was asked for.
                 let _ = sys::send(self.socket(), &ToBroker::Return { seq, gpu, units }.encode());
+                label::recall_returned();
             }
             ToClient::Figures { seq, limit, held, .. } => {
                 self.mail.deliver(seq, |_| Answer::Figures { limit, held });
@@ -289,7 +296,9 @@ impl Process {
             // Nobody waits any more: the grant stays as slack, to be recalled when it is missed.
             _ => (units, 0),
         };
-        match self.with_word(slot, |word| ledger::admit(word, granted, wanted)) {
+        let admitted = self.with_word(slot, |word| ledger::admit(word, granted, wanted));
+        label::grant_applied();
+        match admitted {
             Some(true) => Answer::Reserved,
             _ => Answer::Lost,
         }
@@ -313,11 +322,13 @@ impl Process {
         *pages = joined.pages;
         drop(pages);
         sys::replace(&self.socket, joined.socket);
+        label::rejoin_adopted();
         for (slot, units) in held {
             let seq = self.mail.announce(Question::Recount { held: units });
             let grow = ToBroker::Grow { seq, gpu: slot.0, wanted: units };
             // If this one is gone too, the next re-join counts again.
             let _ = sys::send(self.socket(), &grow.encode());
         }
+        label::rejoin_counted();
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_uint};
 
+use halfwarp_label as label;
 use shim_cuda_headers::{
     CUcontext, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUresult, DriverFn,
 };
@@ -39,6 +40,7 @@ fn charge_overhead(process: &Process, slot: Slot) -> Result<bool, CUresult> {
 fn settle(process: &Process, slot: Slot) {
     let measured = process.settle_context(slot, process.context_units(slot));
     process.books().overhead_is(slot, measured);
+    label::context_settled();
 }
 
 /// A context on this card was met that no call of ours has made: charge what it costs.
@@ -63,7 +65,9 @@ fn make(
         let units = process.context_units(slot);
         return refuse(process, function, slot, halfwarp_api::bytes(units));
     };
+    label::context_charged();
     let code = create();
+    label::driver_made_context();
     if !code.is_ok() {
         if charged {
             let freed = process.books().no_overhead(slot);

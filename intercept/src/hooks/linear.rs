@@ -14,6 +14,7 @@
 use std::ffi::c_uint;
 
 use halfwarp_api::{UNIT_BYTES, units, wire::NoteKind};
+use halfwarp_label as label;
 use shim_cuda_headers::{CUdeviceptr, CUdeviceptr_v1, CUmemoryPool, CUresult, CUstream, DriverFn};
 
 use super::{context, current, joined};
@@ -53,10 +54,13 @@ fn allocate(
     if context::seen(process, slot).is_err() || process.charge(slot, units).is_err() {
         return refuse(process, function, slot, bytes);
     }
+    label::charge_done();
     let (code, address) = make();
+    label::driver_allocated();
     if code.is_ok() {
         let context = (ends == Ends::WithContext).then_some(current);
         process.books().enter(address, Allocation { slot, units, context });
+        label::allocation_entered();
     } else {
         process.release(slot, units);
     }
@@ -77,10 +81,13 @@ pub(super) fn refuse(
 /// Takes `address` out of the books, lets the driver free it, and releases its charge.
 fn free(process: &Process, address: CUdeviceptr, give: impl FnOnce() -> CUresult) -> CUresult {
     let taken = process.books().take(address);
+    label::free_taken();
     let code = give();
+    label::driver_freed();
     if let Some(allocation) = taken {
         if code.is_ok() {
             process.release(allocation.slot, allocation.units);
+            label::free_released();
         } else {
             process.books().enter(address, allocation);
         }
