@@ -41,6 +41,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     build_guest("halfwarp-core", "release", "libhalfwarp_core.so", "libhalfwarp-core.so")?;
     build_host()?;
     build_samples()?;
+    build_test_programs()?;
     Ok(hw)
 }
 
@@ -108,9 +109,48 @@ fn build_samples() -> Result<()> {
     Ok(())
 }
 
+/// The C programs of the tests: they take nothing of ours but find the driver by themselves.
+fn build_test_programs() -> Result<()> {
+    let out = folder().join("tests");
+    fs::create_dir_all(&out)?;
+    let headers = root().join("tests/cases/c");
+    let changed = |file: &Path| fs::metadata(file).and_then(|data| data.modified()).ok();
+    let newest_header =
+        ["case.h", "driver.h"].iter().filter_map(|name| changed(&headers.join(name))).max();
+    let mut built = 0;
+    for folder in ["tests/cases/c", "tests/guests"] {
+        for source in c_files(&root().join(folder))? {
+            let program = out.join(source.file_stem().unwrap_or_default());
+            if changed(&program) > changed(&source).max(newest_header) {
+                continue;
+            }
+            let fresh = program.with_extension("new");
+            let mut cc = compiler();
+            cc.args(["-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&headers).arg(&source);
+            run(cc.arg("-o").arg(&fresh).args(["-ldl", "-lpthread"]))?;
+            fs::rename(&fresh, &program)?;
+            built += 1;
+        }
+    }
+    println!("{built:>10} new  {}", out.strip_prefix(root()).unwrap_or(&out).display());
+    Ok(())
+}
+
+fn c_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "c"));
+    files.sort();
+    Ok(files)
+}
+
+fn compiler() -> Command {
+    Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+}
+
 /// Compiles C against our own headers and links it to the simulated driver's name, `libcuda.so.1`.
 pub(crate) fn compile_c(sources: &[PathBuf], out: &Path, options: &[&str]) -> Result<()> {
-    let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    let mut cc = compiler();
     cc.args(options)
         .arg("-I")
         .arg(root().join("shim-cuda-headers/include"))

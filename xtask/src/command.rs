@@ -50,7 +50,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// The command as a person would type it, without its environment.
 pub(crate) fn shown(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let program = command.get_program();
+    let program = Path::new(program).file_name().unwrap_or(program);
     std::iter::once(program)
         .chain(command.get_args())
         .map(|word| word.to_string_lossy())

@@ -3,12 +3,24 @@
 //! Nothing here is shipped; the library, the broker and the command line never depend on it.
 
 mod artefacts;
+mod bench;
 mod command;
+mod device;
+mod docs;
+mod long;
+mod outcome;
+mod suite;
+mod supply;
+mod symbols;
+mod tidy;
 mod tools;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use outcome::Count;
 
 #[derive(Parser)]
 #[command(
@@ -18,21 +30,77 @@ use clap::{Parser, Subcommand};
 )]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum Task {
     /// Build everything that runs into target/hw
     Build,
+    /// Build, then show two programs sharing a simulated GPU
+    Demo {
+        /// Passed on to `halfwarp demo`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Everything that a machine without a GPU can check
+    Test,
+    /// What CI runs: `test`
+    Ci,
+    /// The rules about the tree that a compiler does not check
+    Tidy,
+    /// Write the generated parts of the documents
+    Docs {
+        /// Change nothing; fail if something would change
+        #[arg(long)]
+        check: bool,
+    },
+    /// Compare exports with the table, and the table with NVIDIA's headers
+    Symbols,
+    /// Run the benches against their budgets
+    Bench,
+    /// Run the full form of a test that takes minutes, and record the result
+    Long {
+        /// Which one
+        name: String,
+    },
+    /// Run the cases on an NVIDIA GPU
+    Device {
+        /// Only gather what a machine with a GPU needs
+        #[arg(long)]
+        pack: bool,
+    },
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
-        Command::Build => artefacts::build().map(|_| ExitCode::SUCCESS),
-    };
-    outcome.unwrap_or_else(|error| {
+    perform(Arguments::parse().task).unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn perform(task: Task) -> Result<ExitCode> {
+    match task {
+        Task::Build => artefacts::build().map(|_| ())?,
+        Task::Demo { arguments } => {
+            let halfwarp = artefacts::build()?.join("halfwarp");
+            command::run(Command::new(halfwarp).arg("demo").args(arguments))?;
+        }
+        Task::Test | Task::Ci => return counted(suite::test),
+        Task::Tidy => tidy::check()?,
+        Task::Docs { check: true } => docs::check()?,
+        Task::Docs { check: false } => docs::write()?,
+        Task::Symbols => return counted(symbols::check),
+        Task::Bench => return counted(bench::check),
+        Task::Long { name } => long::run_named(&name)?,
+        Task::Device { pack } => return device::check(pack),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs checks that count, and says the result.
+fn counted(checks: impl FnOnce(&mut Count) -> Result<()>) -> Result<ExitCode> {
+    let mut count = Count::default();
+    checks(&mut count)?;
+    Ok(if count.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -114,6 +114,12 @@ impl Venv {
         self.bin().join("python3")
     }
 
+    /// Where its packages lie.
+    pub(crate) fn site_packages(&self) -> Result<PathBuf> {
+        let script = "import sysconfig; print(sysconfig.get_path('purelib'))";
+        Ok(PathBuf::from(output(Command::new(self.python()).args(["-c", script]))?.trim()))
+    }
+
     pub(crate) fn bin(&self) -> PathBuf {
         self.folder.join("bin")
     }
