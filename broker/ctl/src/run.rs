@@ -12,7 +12,7 @@ use std::{
 
 use halfwarp_rest::{Admitted, NewTenant};
 
-pub(crate) use environment::SIM_ENVIRONMENT;
+pub(crate) use environment::{SIM_ENVIRONMENT, preloadable};
 
 use crate::{
     args::RunArgs,
@@ -24,7 +24,7 @@ use crate::{
 
 pub(crate) fn run(asked: &RunArgs) -> Result<ExitCode, Failure> {
     let artefacts = Artefacts::beside_self()?;
-    let library = environment::preloadable(artefacts.need(artefacts.library(), "the library")?)?;
+    let library = preloadable(artefacts.need(artefacts.library(), "the library")?)?;
     let place = Place::choose(&asked.which)?;
     let (client, broker, admitted) = admit(asked, &place, &artefacts)?;
     let variables = environment::of_a_tenant(&admitted, &library, place.sim.as_ref(), |name| {

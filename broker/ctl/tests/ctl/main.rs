@@ -1,5 +1,6 @@
 //! The `halfwarp` binary against brokers that are none.
 
 mod fake;
+mod private;
 mod run;
 mod wrong_brokers;
