@@ -3,4 +3,5 @@
 mod fake;
 mod private;
 mod run;
+mod views;
 mod wrong_brokers;

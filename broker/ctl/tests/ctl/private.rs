@@ -49,7 +49,7 @@ fn a_private_broker_has_a_session_of_its_own_and_nothing_of_its_starters() {
 }
 
 #[test]
-fn a_socket_left_by_a_broker_that_was_killed_does_not_hinder_the_next() {
+fn a_socket_left_by_a_broker_that_was_killed_leads_to_a_new_start() {
     let scene = Scene::new();
     let dir = scene.path("user/halfwarp/sim-default");
     fs::create_dir_all(&dir).expect("a directory");
