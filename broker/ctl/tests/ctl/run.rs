@@ -116,6 +116,41 @@ fn signals_reach_the_program_and_it_decides() {
 }
 
 #[test]
+fn the_program_finds_the_signal_mask_and_dispositions_of_its_caller() {
+    let scene = Scene::new();
+    serve(&scene.path("run"), friendly);
+    let pick = |output: &[u8]| -> Vec<String> {
+        let text = String::from_utf8_lossy(output);
+        let lines = text.lines().filter(|l| l.starts_with("Sig") && !l.starts_with("SigQ"));
+        lines.map(str::to_owned).collect()
+    };
+    let status = "/proc/self/status";
+    let natively = std::process::Command::new("cat").arg(status).output().expect("cat runs");
+    let as_tenant = scene.output(&["run", "--broker", "RUN", "--", "cat", status]);
+    assert_eq!(pick(&as_tenant.stdout), pick(&natively.stdout));
+    assert_eq!(pick(&natively.stdout).len(), 4);
+}
+
+#[test]
+fn a_program_that_handles_no_signal_ends_by_it() {
+    let scene = Scene::new();
+    serve(&scene.path("run"), friendly);
+    let run = scene.path("run").to_string_lossy().into_owned();
+    let mut child = scene
+        .halfwarp(&["run", "--broker", &run, "--", "sleep", "60"])
+        .spawn()
+        .expect("halfwarp runs");
+    let sleeps = || {
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        std::fs::read_to_string(children).is_ok_and(|pids| !pids.trim().is_empty())
+    };
+    wait_for("the program to run", sleeps);
+    let sent = std::process::Command::new("kill").arg(child.id().to_string()).status();
+    assert!(sent.expect("kill runs").success());
+    assert_eq!(child.wait().expect("ended").code(), Some(143));
+}
+
+#[test]
 fn a_signal_the_caller_ignores_stays_ignored_in_the_program() {
     let scene = Scene::new();
     serve(&scene.path("run"), friendly);
