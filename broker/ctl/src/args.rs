@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Gpus(ViewArgs),
     /// Show what has happened
     Events(EventsArgs),
+    /// Watch two tenants share a GPU, a simulated one where there is none
+    Demo(DemoArgs),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Become a session of one's own, then PROGRAM: how a private broker is started
@@ -111,6 +113,17 @@ pub(crate) struct EventsArgs {
 
     #[command(flatten)]
     pub(crate) view: ViewArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// How long the tenants work
+    #[arg(long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(4..=20))]
+    pub(crate) seconds: u64,
+
+    #[command(flatten)]
+    pub(crate) which: BrokerArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use halfwarp_api::version;
 use halfwarp_rest::Node;
 
 pub(crate) use place::{Origin, Place, Sim};
-pub(crate) use start::{detached, private};
+pub(crate) use start::{detached, prepare, private};
 
 use crate::{
     args::BrokerArgs,

@@ -8,6 +8,7 @@ mod args;
 mod artefacts;
 mod broker;
 mod client;
+mod demo;
 mod events;
 mod failure;
 mod listing;
@@ -50,6 +51,7 @@ fn obey(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Ps(view) => listing::tenants(&view),
         Command::Gpus(view) => listing::gpus(&view),
         Command::Events(asked) => events::events(&asked),
+        Command::Demo(asked) => demo::demo(&asked),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "halfwarp", &mut script);

@@ -31,6 +31,8 @@ pub(crate) struct Sim {
     pub(crate) profile: OsString,
     /// Directory of the simulated `libcuda.so.1` and `libnvidia-ml.so.1`.
     pub(crate) libraries: PathBuf,
+    /// Directory of the machine's sockets, if not the usual one.
+    pub(crate) sockets: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +77,24 @@ impl Place {
     pub(crate) fn choose(which: &BrokerArgs) -> Result<Self, Failure> {
         let artefacts = Artefacts::beside_self()?;
         Self::choose_in(&Surroundings::of_this_process(), which, &artefacts)
+    }
+
+    /// A place for a demo: all that it makes lies in one directory, which is returned as well, and a
+    /// simulated machine is its own.
+    pub(crate) fn of_a_demo(which: &BrokerArgs) -> Result<(Self, PathBuf), Failure> {
+        let mut surroundings = Surroundings::of_this_process();
+        let name = format!("demo-{}", std::process::id());
+        let dir = surroundings.private_dir().join(&name);
+        if which.sim.is_none() || which.broker.is_some() {
+            return Ok((Self::choose(which)?, dir));
+        }
+        surroundings.machine = Some(name.into());
+        let mut place = Self::choose_in(&surroundings, which, &Artefacts::beside_self()?)?;
+        place.dir.clone_from(&dir);
+        if let Some(sim) = &mut place.sim {
+            sim.sockets = Some(dir.join("simcuda"));
+        }
+        Ok((place, dir))
     }
 
     fn choose_in(
@@ -140,7 +160,7 @@ fn sim(
     }
     let profile = profile_path(profile)?;
     let libraries = artefacts.need(artefacts.sim(), "the simulated driver")?;
-    Ok(Sim { machine, profile, libraries })
+    Ok(Sim { machine, profile, libraries, sockets: None })
 }
 
 /// A path is made absolute, because the broker runs elsewhere; a shipped profile's name stays.

@@ -68,7 +68,7 @@ pub(crate) fn private(place: &Place, artefacts: &Artefacts) -> Result<Private, F
 }
 
 /// Makes the run directory, or checks that the one found is ours alone.
-fn prepare(dir: &Path) -> Result<(), Failure> {
+pub(crate) fn prepare(dir: &Path) -> Result<(), Failure> {
     let tried = || format!("making the broker's run directory {}", dir.display());
     let help = "name a writable directory with --broker or XDG_RUNTIME_DIR";
     fs::DirBuilder::new()

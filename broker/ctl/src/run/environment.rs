@@ -12,7 +12,7 @@ use halfwarp_rest::Admitted;
 use crate::{broker::Sim, failure::Failure};
 
 /// What chooses a simulated machine.
-pub(crate) const SIM_ENVIRONMENT: [&str; 2] = ["SIMCUDA_MACHINE", "SIMCUDA_PROFILE"];
+pub(crate) const SIM_ENVIRONMENT: [&str; 3] = ["SIMCUDA_MACHINE", "SIMCUDA_PROFILE", "SIMCUDA_DIR"];
 
 /// `library`, if the loader can be told to preload it: it takes blanks and colons for separators.
 pub(super) fn preloadable(library: PathBuf) -> Result<PathBuf, Failure> {
@@ -73,11 +73,15 @@ impl Sim {
             path.push(":");
             path.push(rest);
         }
-        vec![
+        let mut variables = vec![
             ("LD_LIBRARY_PATH", path),
             (SIM_ENVIRONMENT[0], self.machine.clone()),
             (SIM_ENVIRONMENT[1], self.profile.clone()),
-        ]
+        ];
+        if let Some(sockets) = &self.sockets {
+            variables.push((SIM_ENVIRONMENT[2], sockets.clone().into_os_string()));
+        }
+        variables
     }
 }
 
@@ -123,8 +127,12 @@ mod tests {
 
     #[test]
     fn a_simulated_machine_comes_first_on_the_library_path() {
-        let sim =
-            Sim { machine: "default".into(), profile: "t4".into(), libraries: "/hw/sim".into() };
+        let sim = Sim {
+            machine: "default".into(),
+            profile: "t4".into(),
+            libraries: "/hw/sim".into(),
+            sockets: None,
+        };
         let variables = built(&[("LD_LIBRARY_PATH", "/opt/lib")], Some(&sim));
         let get = |name| value(&variables, name);
         assert_eq!(get("LD_LIBRARY_PATH").as_deref(), Some("/hw/sim:/opt/lib"));
