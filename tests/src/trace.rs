@@ -46,7 +46,12 @@ impl Traced {
             ptrace(libc::PTRACE_SEIZE, tid, libc::PTRACE_O_TRACECLONE as u64)?;
         }
         let stopped = None;
-        Ok(Self { pid, labels: BTreeMap::new(), stopped, _stays_on_its_thread: std::marker::PhantomData })
+        Ok(Self {
+            pid,
+            labels: BTreeMap::new(),
+            stopped,
+            _stays_on_its_thread: std::marker::PhantomData,
+        })
     }
 
     /// Sets a breakpoint at a label of a file that the process has mapped.
@@ -55,9 +60,9 @@ impl Traced {
     /// If the file has no such label or is not mapped.
     pub fn stop_at(&mut self, file: &Path, label: &str) -> io::Result<()> {
         let notes = labels_of(file)?;
-        let offset = notes.get(label).ok_or_else(|| {
-            io::Error::other(format!("{} has no label {label}", file.display()))
-        })?;
+        let offset = notes
+            .get(label)
+            .ok_or_else(|| io::Error::other(format!("{} has no label {label}", file.display())))?;
         let address = base_of(self.pid, file)? + offset;
         let mut memory = fs::OpenOptions::new()
             .read(true)
@@ -199,8 +204,10 @@ pub fn labels_of(file: &Path) -> io::Result<BTreeMap<String, u64>> {
 
 /// The bytes of `.note.halfwarp` in a 64-bit little-endian ELF file.
 fn note_section(bytes: &[u8]) -> Option<&[u8]> {
-    let half = |at: usize| Some(usize::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
-    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+    let half =
+        |at: usize| Some(usize::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
+    let word =
+        |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
     let long = |at: usize| {
         usize::try_from(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?)).ok()
     };
