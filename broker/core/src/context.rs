@@ -94,6 +94,14 @@ impl State {
         let bytes = (used_bytes - besides).next_multiple_of(STEP_BYTES);
         let units = u32::try_from(bytes / UNIT_BYTES).unwrap_or(u32::MAX);
         own.context_units = units;
+        // What exists can't be refused: the client adds it to held and allowed alike.
+        let more = units.saturating_sub(measuring.charged_units);
+        own.allowed_units = own.allowed_units.saturating_add(more);
+        if let Some(gpu) =
+            self.tenants.get_mut(&id).and_then(|t| t.gpus.get_mut(usize::from(at.slot)))
+        {
+            gpu.allowed_units += u64::from(more);
+        }
         let changed = card.context_units.replace(units) != Some(units);
         if changed {
             actions.push(Action::Save);

@@ -228,6 +228,27 @@ fn a_context_is_charged_with_what_nvml_shows_besides_the_ledger() {
 }
 
 #[test]
+fn a_context_that_costs_more_than_was_charged_is_counted_whole() {
+    let mut node = Node::new(vec![card(0, 16)]);
+    let tenant = node.tenant("1GiB");
+    let one = node.join(&tenant);
+    let pid = node.client(one).pid;
+    node.reserve(one, 100 * MIB);
+    node.settle();
+    node.send(one, ToBroker::ContextMade { seq: 1, gpu: 0, charged: 100 * MIB });
+    node.sample(0, &[(pid, 300 << 20)], 0);
+    node.settle();
+    // The other 200 MiB are no longer there to be granted.
+    let two = node.join(&tenant);
+    node.reserve(two, 724 * MIB);
+    node.settle();
+    assert_eq!(node.client(two).denials, 0);
+    node.reserve(two, 1);
+    node.settle();
+    assert_eq!(node.client(two).denials, 1);
+}
+
+#[test]
 fn a_ledger_that_moves_during_the_look_is_looked_at_again() {
     let mut node = Node::new(vec![card(0, 16)]);
     let tenant = node.tenant("8GiB");
