@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Events(EventsArgs),
     /// Watch two tenants share a GPU, a simulated one where there is none
     Demo(DemoArgs),
+    /// Check what this host has and lacks, with the line that helps
+    Doctor(ViewArgs),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Become a session of one's own, then PROGRAM: how a private broker is started

@@ -35,8 +35,8 @@ pub(crate) enum CallError {
     Deserted(PathBuf),
     #[error("{error}")]
     Connect { error: io::Error },
-    #[error("no answer within {} s", DEADLINE.as_secs())]
-    Silent,
+    #[error("no answer within {} s", .0.as_secs())]
+    Silent(Duration),
     #[error("the answer is not a broker's: {0}")]
     Garbage(String),
     #[error("refused ({}): {}", .problem.reason, .problem.message)]
@@ -58,7 +58,7 @@ impl CallError {
                 "ask its owner for access, or name another broker with --broker".to_owned()
             }
             Self::Connect { .. } => "name another broker with --broker".to_owned(),
-            Self::Silent => {
+            Self::Silent(_) => {
                 "is halfwarpd stopped or overloaded? see its state with `ps`, its log with \
                  `journalctl -u halfwarpd` or in broker.log of its run directory"
                     .to_owned()
@@ -85,6 +85,7 @@ impl CallError {
 #[derive(Debug)]
 pub(crate) struct Client {
     socket: PathBuf,
+    deadline: Duration,
     runtime: Runtime,
 }
 
@@ -94,7 +95,12 @@ impl Client {
             .enable_all()
             .build()
             .map_err(|error| Failure::io("preparing to ask the broker", &error, ""))?;
-        Ok(Self { socket: run_dir.join("api.sock"), runtime })
+        Ok(Self { socket: run_dir.join("api.sock"), deadline: DEADLINE, runtime })
+    }
+
+    /// With another deadline for each request.
+    pub(crate) fn within(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     pub(crate) fn socket(&self) -> &Path {
@@ -144,9 +150,9 @@ impl Client {
             .body(Full::new(Chunk::from(body)))
             .map_err(|error| CallError::Garbage(error.to_string()))?;
         let (status, body) = self.runtime.block_on(async {
-            tokio::time::timeout(DEADLINE, self.exchange(request))
+            tokio::time::timeout(self.deadline, self.exchange(request))
                 .await
-                .unwrap_or(Err(CallError::Silent))
+                .unwrap_or(Err(CallError::Silent(self.deadline)))
         })?;
         if status.is_success() {
             return Ok(body);

@@ -40,6 +40,7 @@ pub(crate) fn demo(asked: &DemoArgs) -> Result<ExitCode, Failure> {
     for sample in samples {
         artefacts.need(artefacts.sample(sample), "the samples")?;
     }
+    let signals = watch::ending_signals()?;
     let mut stage = Stage::set(&asked.which, &artefacts)?;
     let card = stage.card()?;
     let plan = Plan::for_card(card.memory_total_bytes, asked.seconds);
@@ -51,7 +52,7 @@ pub(crate) fn demo(asked: &DemoArgs) -> Result<ExitCode, Failure> {
         Part::small(&stage, &artefacts, &plan, &card)?,
         Part::large(&stage, &artefacts, &plan, &card)?,
     ];
-    let seen = watch::watch(&stage, parts, &plan)?;
+    let seen = watch::watch(&stage, parts, &plan, &signals)?;
     if let Some(signal) = seen.interrupted {
         stage.strike();
         eprintln!("halfwarp: demo: ended by a signal");

@@ -9,6 +9,7 @@ mod artefacts;
 mod broker;
 mod client;
 mod demo;
+mod doctor;
 mod events;
 mod failure;
 mod listing;
@@ -52,6 +53,7 @@ fn obey(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Gpus(view) => listing::gpus(&view),
         Command::Events(asked) => events::events(&asked),
         Command::Demo(asked) => demo::demo(&asked),
+        Command::Doctor(view) => doctor::doctor(&view),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "halfwarp", &mut script);

@@ -8,11 +8,12 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     process::{Child, ExitCode},
+    time::Duration,
 };
 
 use halfwarp_rest::{Admitted, NewTenant};
 
-pub(crate) use environment::SIM_ENVIRONMENT;
+pub(crate) use environment::{SIM_ENVIRONMENT, preloadable};
 
 use crate::{
     args::RunArgs,
@@ -22,16 +23,19 @@ use crate::{
     failure::Failure,
 };
 
+/// The program has ended; its caller does not wait long for a broker that does not answer.
+const GIVE_BACK_DEADLINE: Duration = Duration::from_secs(1);
+
 pub(crate) fn run(asked: &RunArgs) -> Result<ExitCode, Failure> {
     let artefacts = Artefacts::beside_self()?;
-    let library = environment::preloadable(artefacts.need(artefacts.library(), "the library")?)?;
+    let library = preloadable(artefacts.need(artefacts.library(), "the library")?)?;
     let place = Place::choose(&asked.which)?;
     let (client, broker, admitted) = admit(asked, &place, &artefacts)?;
     let variables = environment::of_a_tenant(&admitted, &library, place.sim.as_ref(), |name| {
         std::env::var_os(name)
     });
     let ended = child::run(&asked.command, &variables, broker);
-    give_back(&client, admitted.id);
+    give_back(&client.within(GIVE_BACK_DEADLINE), admitted.id);
     ended.map(ExitCode::from)
 }
 
@@ -100,7 +104,8 @@ fn give_back(client: &Client, id: u64) {
     });
     match ended {
         Ok(()) => {}
-        // Gone already, as it should be.
+        // Gone already, as it should be, or there is nobody left to give it to.
+        Err(CallError::Absent(_) | CallError::Deserted(_)) => {}
         Err(error) if error.is_not_found() => {}
         Err(error) => {
             let failure = error.failure(format!("giving back tenant {id}"));

@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::sys::signal::SigSet;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{Place, asking, speaks_our_version};
@@ -231,9 +232,12 @@ fn last_lines(log: &Path, begins: u64) -> String {
     lines[lines.len().saturating_sub(5)..].join("\n")
 }
 
-/// `halfwarp detached PROGRAM ARGS`: a session of its own, nothing open but the standard streams,
-/// then PROGRAM in our place.
+/// `halfwarp detached PROGRAM ARGS`: a session of its own, nothing open but the standard streams, no
+/// signal blocked, then PROGRAM in our place.
 pub(crate) fn detached(program: &Path, arguments: &[OsString]) -> Result<ExitCode, Failure> {
+    SigSet::empty()
+        .thread_set_mask()
+        .map_err(|error| Failure::io("unblocking signals", &error.into(), ""))?;
     rustix::process::setsid()
         .map_err(|error| Failure::io("making a session of its own", &error.into(), ""))?;
     let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();

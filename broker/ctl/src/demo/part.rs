@@ -4,7 +4,6 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{Read, Seek, SeekFrom},
-    os::unix::process::CommandExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
 };
@@ -93,6 +92,8 @@ impl Part {
         let tried = || format!("starting the tenant {name}");
         let log = File::create(&messages).map_err(|error| Failure::io(tried(), &error, ""))?;
         let mut command = Command::new("/proc/self/exe");
+        // In a session of its own, so that all of it can be ended at once.
+        command.args(["detached", "/proc/self/exe"]);
         command.args(["run", "--name", &tenant_name, "--gpu", &card.uuid]);
         command.args(["--memory", &limit_bytes.to_string()]).arg("--broker").arg(&stage.place.dir);
         if let Some(sim) = &stage.place.sim {
@@ -103,9 +104,7 @@ impl Part {
             .args(script)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log)
-            // A group of its own, so that all of it can be ended at once.
-            .process_group(0);
+            .stderr(log);
         let child = command.spawn().map_err(|error| Failure::io(tried(), &error, ""))?;
         let (work, runner) = (Log::at(work), Log::at(messages));
         Ok(Self { name, tenant_name, limit_bytes, work, hog: None, runner, child })

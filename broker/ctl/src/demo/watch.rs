@@ -85,8 +85,12 @@ impl SeenPart {
     }
 }
 
-pub(super) fn watch(stage: &Stage, mut parts: [Part; 2], plan: &Plan) -> Result<Seen, Failure> {
-    let signals = ending_signals()?;
+pub(super) fn watch(
+    stage: &Stage,
+    mut parts: [Part; 2],
+    plan: &Plan,
+    signals: &SignalFd,
+) -> Result<Seen, Failure> {
     let begun = Instant::now();
     let until = begun + Duration::from_secs(plan.seconds) + GRACE;
     let mut display = Display::new();
@@ -142,7 +146,7 @@ fn read_logs(part: &mut SeenPart) {
 }
 
 /// Signals that end a demo, read here instead of ending us, so that nothing is left behind.
-fn ending_signals() -> Result<SignalFd, Failure> {
+pub(super) fn ending_signals() -> Result<SignalFd, Failure> {
     let ending: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
     ending
         .thread_block()

@@ -1,21 +1,25 @@
 //! Running the program: signals that reach us are passed on, its end becomes our exit code.
 //!
-//! Signals are blocked here and read from a descriptor instead of being handled, so that one the
-//! caller ignores (`nohup`) stays ignored in the program. What a terminal sends goes to its whole
-//! foreground group, the program included, and is not sent twice.
+//! Signals are blocked here and read from a descriptor instead of being handled: the program gets the
+//! caller's own mask and dispositions (one that `nohup` ignores stays ignored), and none that arrives
+//! before it runs is lost. What a terminal sends goes to its whole foreground group, the program
+//! included, and is not sent twice.
 
 use std::{
-    ffi::OsString,
+    ffi::{CString, OsStr, OsString},
     io,
-    os::unix::process::ExitStatusExt,
-    process::{Child, Command, ExitStatus},
+    os::unix::ffi::OsStringExt,
+    process::Child,
 };
 
-use nix::sys::{
-    signal::{SigSet, Signal},
-    signalfd::{SfdFlags, SignalFd},
+use nix::{
+    spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp},
+    sys::{
+        signal::{SigSet, SigmaskHow, Signal},
+        signalfd::{SfdFlags, SignalFd},
+    },
 };
-use rustix::process::{Pid, getpgid, getpid, kill_process};
+use rustix::process::{Pid, WaitOptions, WaitStatus, getpgid, getpid, kill_process, waitpid};
 
 use crate::failure::Failure;
 
@@ -43,42 +47,66 @@ pub(super) fn run(
     mut broker: Option<Child>,
 ) -> Result<u8, Failure> {
     let watched = PASSED_ON.into_iter().chain([Signal::SIGCHLD]).collect::<SigSet>();
-    let signals = watched
-        .thread_block()
-        .and_then(|()| SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC))
-        .map_err(|error| Failure::io("preparing to pass on signals", &error.into(), ""))?;
-    let mut program = Command::new(&command[0]);
-    program.args(&command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
-    let mut child = match program.spawn() {
-        Ok(child) => child,
-        Err(error) => return could_not_start(command, &error),
+    let preparing =
+        |error: nix::Error| Failure::io("preparing to pass on signals", &error.into(), "");
+    let callers_mask = watched.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(preparing)?;
+    let signals = SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC).map_err(preparing)?;
+    let program = match spawn(command, variables, &callers_mask) {
+        Ok(pid) => pid,
+        Err(error) => return could_not_start(&command[0], &error.into()),
     };
     loop {
         if let Some(broker) = &mut broker {
             // Its end is the broker's business; ours is only to leave no zombie.
             let _ = broker.try_wait();
         }
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(exit_code(status)),
+        match waitpid(Some(program), WaitOptions::NOHANG) {
+            Ok(Some((_, status))) => return Ok(exit_code(status)),
             Ok(None) => {}
-            Err(error) => return Err(Failure::io("waiting for the program", &error, "")),
+            Err(error) => return Err(Failure::io("waiting for the program", &error.into(), "")),
         }
         let Ok(Some(signal)) = signals.read_signal() else { continue };
         if let Ok(number) = Signal::try_from(signal.ssi_signo as i32)
             && number != Signal::SIGCHLD
         {
-            pass_on(&child, number, signal.ssi_code == SI_KERNEL);
+            pass_on(program, number, signal.ssi_code == SI_KERNEL);
         }
     }
 }
 
-fn pass_on(child: &Child, signal: Signal, from_kernel: bool) {
-    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
-    let got_it_too = from_kernel && getpgid(Some(pid)) == getpgid(None);
+fn spawn(
+    command: &[OsString],
+    variables: &[(&'static str, OsString)],
+    mask: &SigSet,
+) -> nix::Result<Pid> {
+    let mut attributes = PosixSpawnAttr::init()?;
+    attributes.set_sigmask(mask)?;
+    // Ignored in ourselves by Rust's start code, not by the caller.
+    attributes.set_sigdefault(&[Signal::SIGPIPE].into_iter().collect())?;
+    attributes.set_flags(
+        PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
+    )?;
+    let words = command.iter().map(|word| text(word.clone())).collect::<nix::Result<Vec<_>>>()?;
+    let environment = std::env::vars_os()
+        .filter(|(name, _)| !variables.iter().any(|(ours, _)| name == ours))
+        .chain(variables.iter().map(|(name, value)| (OsString::from(name), value.clone())))
+        .map(|(name, value)| text([name.as_os_str(), &value].join(OsStr::new("="))))
+        .collect::<nix::Result<Vec<_>>>()?;
+    let actions = PosixSpawnFileActions::init()?;
+    let pid = posix_spawnp(&words[0], &actions, &attributes, &words, &environment)?;
+    Pid::from_raw(pid.as_raw()).ok_or(nix::Error::ESRCH)
+}
+
+fn text(text: OsString) -> nix::Result<CString> {
+    CString::new(text.into_vec()).map_err(|_| nix::Error::EINVAL)
+}
+
+fn pass_on(program: Pid, signal: Signal, from_kernel: bool) {
+    let got_it_too = from_kernel && getpgid(Some(program)) == getpgid(None);
     let Some(number) = rustix::process::Signal::from_named_raw(signal as i32) else { return };
     if !got_it_too {
         // It can only have ended just now; the next round finds that.
-        let _ = kill_process(pid, number);
+        let _ = kill_process(program, number);
     }
     if signal == Signal::SIGTSTP {
         // The caller's shell waits for us to stop, not for the program.
@@ -87,14 +115,14 @@ fn pass_on(child: &Child, signal: Signal, from_kernel: bool) {
 }
 
 /// As a shell says it: the program's own code, or 128 and the signal that ended it.
-fn exit_code(status: ExitStatus) -> u8 {
-    let signal = || status.signal().map_or(crate::OUR_FAILURE, |n| 128u8.saturating_add(n as u8));
-    status.code().map_or_else(signal, |code| code as u8)
+fn exit_code(status: WaitStatus) -> u8 {
+    let by_signal = status.terminating_signal().map(|number| 128u8.saturating_add(number as u8));
+    status.exit_status().map(|code| code as u8).or(by_signal).unwrap_or(crate::OUR_FAILURE)
 }
 
 /// 127 for a program that is not there, 126 for one that cannot be executed.
-fn could_not_start(command: &[OsString], error: &io::Error) -> Result<u8, Failure> {
-    let tried = format!("running {}", command[0].display());
+fn could_not_start(program: &OsStr, error: &io::Error) -> Result<u8, Failure> {
+    let tried = format!("running {}", program.display());
     let (code, help) = match error.kind() {
         io::ErrorKind::NotFound => (127, "is it installed and on PATH?"),
         io::ErrorKind::PermissionDenied => (126, "is it executable?"),
@@ -111,24 +139,30 @@ fn could_not_start(command: &[OsString], error: &io::Error) -> Result<u8, Failur
 mod tests {
     use super::*;
 
+    fn code_of(words: &[&str]) -> u8 {
+        let command: Vec<OsString> = words.iter().map(OsString::from).collect();
+        match spawn(&command, &[], &SigSet::empty()) {
+            Ok(pid) => match waitpid(Some(pid), WaitOptions::empty()) {
+                Ok(Some((_, status))) => exit_code(status),
+                other => panic!("waiting gave {other:?}"),
+            },
+            Err(error) => could_not_start(&command[0], &error.into()).expect("a code"),
+        }
+    }
+
     #[test]
     fn the_programs_code_is_ours_and_a_signal_is_128_and_its_number() {
-        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
-        assert_eq!(exit_code(ExitStatus::from_raw(3 << 8)), 3);
-        assert_eq!(exit_code(ExitStatus::from_raw(255 << 8)), 255);
-        assert_eq!(exit_code(ExitStatus::from_raw(9)), 137);
-        assert_eq!(exit_code(ExitStatus::from_raw(15)), 143);
+        assert_eq!(code_of(&["true"]), 0);
+        assert_eq!(code_of(&["sh", "-c", "exit 255"]), 255);
+        assert_eq!(code_of(&["sh", "-c", "kill -9 $$"]), 137);
+        assert_eq!(code_of(&["sh", "-c", "kill -15 $$"]), 143);
     }
 
     #[test]
     fn not_found_and_not_executable_have_their_own_codes() {
-        let code = |program: &str| could_not_start(&[program.into()], &spawn_error(program));
-        assert_eq!(code("/nonexistent/program").expect("a code"), 127);
-        assert_eq!(code("/etc/passwd").expect("a code"), 126);
-        assert_eq!(code("/etc").expect("a code"), 126);
-    }
-
-    fn spawn_error(program: &str) -> io::Error {
-        Command::new(program).spawn().expect_err("cannot be run")
+        assert_eq!(code_of(&["/nonexistent/program"]), 127);
+        assert_eq!(code_of(&["no-such-program-anywhere"]), 127);
+        assert_eq!(code_of(&["/etc/passwd"]), 126);
+        assert_eq!(code_of(&["/etc"]), 126);
     }
 }

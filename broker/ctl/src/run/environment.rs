@@ -15,7 +15,7 @@ use crate::{broker::Sim, failure::Failure};
 pub(crate) const SIM_ENVIRONMENT: [&str; 3] = ["SIMCUDA_MACHINE", "SIMCUDA_PROFILE", "SIMCUDA_DIR"];
 
 /// `library`, if the loader can be told to preload it: it takes blanks and colons for separators.
-pub(super) fn preloadable(library: PathBuf) -> Result<PathBuf, Failure> {
+pub(crate) fn preloadable(library: PathBuf) -> Result<PathBuf, Failure> {
     if library.as_os_str().as_bytes().iter().any(|b| b.is_ascii_whitespace() || *b == b':') {
         return Err(Failure::new(
             format!("preloading {}", library.display()),

@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -58,6 +59,39 @@ impl Scene {
         let path = self.path("hw/halfwarpd");
         fs::write(&path, script).expect("a file");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+
+    /// In the place of the broker, this very test program as a friendly one.
+    pub(crate) fn install_friendly_broker(&self) {
+        let own = std::env::current_exe().expect("our own file");
+        self.install_broker(&format!(
+            "#!/bin/sh\nexport {STAND_IN}=\"$3\"\nexec {} --exact fake::stands_in --nocapture\n",
+            own.display()
+        ));
+    }
+}
+
+/// Set to a run directory: the test below serves there.
+const STAND_IN: &str = "HALFWARP_TEST_STAND_IN";
+
+/// No test, but the broker that [`Scene::install_friendly_broker`] starts: it writes who it is to its
+/// log and serves until its run directory is gone.
+#[test]
+fn stands_in() {
+    let Some(run_dir) = std::env::var_os(STAND_IN).map(PathBuf::from) else { return };
+    let stat = fs::read_to_string("/proc/self/stat").expect("a line");
+    let session = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(4));
+    let open: Vec<_> = fs::read_dir("/proc/self/fd")
+        .expect("a directory")
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .filter(|target| target.to_string_lossy().contains("inherited"))
+        .collect();
+    let preload = std::env::var("LD_PRELOAD");
+    println!("stand-in pid={} session={session:?} {preload:?} {open:?}", std::process::id());
+    serve(&run_dir, friendly);
+    while run_dir.exists() {
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -4,6 +4,8 @@
 use std::{
     io::{BufRead, BufReader},
     process::Stdio,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use crate::fake::{Scene, TOKEN, friendly, serve};
@@ -114,6 +116,41 @@ fn signals_reach_the_program_and_it_decides() {
 }
 
 #[test]
+fn the_program_finds_the_signal_mask_and_dispositions_of_its_caller() {
+    let scene = Scene::new();
+    serve(&scene.path("run"), friendly);
+    let pick = |output: &[u8]| -> Vec<String> {
+        let text = String::from_utf8_lossy(output);
+        let lines = text.lines().filter(|l| l.starts_with("Sig") && !l.starts_with("SigQ"));
+        lines.map(str::to_owned).collect()
+    };
+    let status = "/proc/self/status";
+    let natively = std::process::Command::new("cat").arg(status).output().expect("cat runs");
+    let as_tenant = scene.output(&["run", "--broker", "RUN", "--", "cat", status]);
+    assert_eq!(pick(&as_tenant.stdout), pick(&natively.stdout));
+    assert_eq!(pick(&natively.stdout).len(), 4);
+}
+
+#[test]
+fn a_program_that_handles_no_signal_ends_by_it() {
+    let scene = Scene::new();
+    serve(&scene.path("run"), friendly);
+    let run = scene.path("run").to_string_lossy().into_owned();
+    let mut child = scene
+        .halfwarp(&["run", "--broker", &run, "--", "sleep", "60"])
+        .spawn()
+        .expect("halfwarp runs");
+    let sleeps = || {
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        std::fs::read_to_string(children).is_ok_and(|pids| !pids.trim().is_empty())
+    };
+    wait_for("the program to run", sleeps);
+    let sent = std::process::Command::new("kill").arg(child.id().to_string()).status();
+    assert!(sent.expect("kill runs").success());
+    assert_eq!(child.wait().expect("ended").code(), Some(143));
+}
+
+#[test]
 fn a_signal_the_caller_ignores_stays_ignored_in_the_program() {
     let scene = Scene::new();
     serve(&scene.path("run"), friendly);
@@ -150,4 +187,63 @@ fn a_closed_reader_of_a_listing_is_no_error() {
         .expect("halfwarp runs");
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("ended").code(), Some(0));
+}
+
+/// The state letter of a process, as `ps` shows it.
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim().chars().next()
+}
+
+fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn stop_and_continue_hold_for_the_program_and_for_us() {
+    let scene = Scene::new();
+    serve(&scene.path("run"), friendly);
+    let run = scene.path("run").to_string_lossy().into_owned();
+    let script = "trap 'exit 9' TERM; echo $$; while :; do sleep 0.02; done";
+    let mut child = scene
+        .halfwarp(&["run", "--broker", &run, "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("halfwarp runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let program: u32 = lines.next().expect("a line").expect("text").parse().expect("a pid");
+    let runner = child.id();
+    let send = |signal: &str| {
+        let sent = std::process::Command::new("kill").args([signal, &runner.to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    };
+    send("-TSTP");
+    wait_for("both to stop", || state(program) == Some('T') && state(runner) == Some('T'));
+    send("-CONT");
+    wait_for("both to go on", || state(program) != Some('T') && state(runner) != Some('T'));
+    send("-TERM");
+    assert_eq!(child.wait().expect("ended").code(), Some(9));
+}
+
+#[test]
+fn a_broker_that_hangs_delays_the_end_by_a_second_at_most() {
+    let scene = Scene::new();
+    let hangs = AtomicBool::new(false);
+    serve(&scene.path("run"), move |what| {
+        if what == "POST /api/v1/tenants" {
+            hangs.store(true, Ordering::Relaxed);
+        } else if hangs.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_secs(30));
+        }
+        friendly(what)
+    });
+    let begun = Instant::now();
+    let output = scene.output(&["run", "--broker", "RUN", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(begun.elapsed() < Duration::from_secs(4), "took {:?}", begun.elapsed());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no answer within 1 s"));
 }
