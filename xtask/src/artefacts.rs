@@ -40,8 +40,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     build_guest("halfwarp-stage1", "guest", "libhalfwarp.so", "libhalfwarp.so")?;
     build_guest("halfwarp-core", "release", "libhalfwarp_core.so", "libhalfwarp-core.so")?;
     build_host()?;
-    build_samples()?;
     build_test_programs()?;
+    build_samples()?;
     Ok(hw)
 }
 
