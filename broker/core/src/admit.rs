@@ -213,6 +213,7 @@ impl State {
             share_percent: compute.share.0,
             share_limit_percent: compute.limit.0,
             allowed_units: 0,
+            forced_units: 0,
             refused: 0,
             queue: VecDeque::new(),
         })

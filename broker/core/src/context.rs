@@ -96,11 +96,13 @@ impl State {
         own.context_units = units;
         // What exists can't be refused: the client adds it to held and allowed alike.
         let more = units.saturating_sub(measuring.charged_units);
-        own.allowed_units = own.allowed_units.saturating_add(more);
+        let more = more.min(u32::MAX - own.allowed_units);
+        own.allowed_units += more;
         if let Some(gpu) =
             self.tenants.get_mut(&id).and_then(|t| t.gpus.get_mut(usize::from(at.slot)))
         {
             gpu.allowed_units += u64::from(more);
+            gpu.forced_units += u64::from(more);
         }
         let changed = card.context_units.replace(units) != Some(units);
         if changed {

@@ -156,6 +156,7 @@ impl SavedGpu {
             share_percent: self.share_percent,
             share_limit_percent: self.share_limit_percent,
             allowed_units: 0,
+            forced_units: 0,
             refused: 0,
             queue: VecDeque::new(),
         }

@@ -280,7 +280,8 @@ impl State {
                 };
                 let sum: u64 = tenant.processes.iter().map(promised).sum();
                 assert_eq!(sum, gpu.allowed_units, "books of tenant {} slot {slot}", tenant.id);
-                assert!(sum <= gpu.limit_units.into(), "tenant {} above its limit", tenant.id);
+                let bound = u64::from(gpu.limit_units) + gpu.forced_units;
+                assert!(sum <= bound, "tenant {} above its limit", tenant.id);
             }
         }
         let joined: BTreeSet<_> = self.tenants.values().flat_map(|t| &t.processes).collect();

@@ -39,6 +39,8 @@ pub(crate) struct TenantGpu {
     pub(crate) share_limit_percent: u8,
     /// Sum over the processes of what each is allowed.
     pub(crate) allowed_units: u64,
+    /// Units allowed beside any limit since the tenant began: contexts dearer than their charge.
+    pub(crate) forced_units: u64,
     /// Allocations that were refused.
     pub(crate) refused: u64,
     pub(crate) queue: VecDeque<Pending>,

@@ -395,3 +395,22 @@ fn notes_are_counted_all_and_told_in_measure() {
     let told = node.told.iter().filter(|t| t.kind == Kind::OutOfMemory);
     assert!((1..=20).contains(&told.count()));
 }
+
+#[test]
+fn a_context_dearer_than_the_whole_limit_is_counted_and_nothing_more_is_granted() {
+    let mut node = Node::new(vec![card(0, 16)]);
+    let tenant = node.tenant("200MiB");
+    let one = node.join(&tenant);
+    let pid = node.client(one).pid;
+    node.reserve(one, 168 * MIB);
+    node.settle();
+    node.send(one, ToBroker::ContextMade { seq: 1, gpu: 0, charged: 168 * MIB });
+    node.sample(0, &[(pid, 300 << 20)], 0);
+    let overhead = ToClient::Overhead { seq: 1, gpu: 0, units: 300 * MIB };
+    assert_eq!(node.client(one).inbox.back(), Some(&overhead));
+    node.reserve(one, MIB + 32 * MIB);
+    node.settle();
+    assert_eq!(node.client(one).denials, 1);
+    node.die(one);
+    assert_eq!(node.state.tenant(tenant.id).expect("shown").gpus[0].held_bytes.0, 0);
+}
