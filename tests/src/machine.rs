@@ -143,6 +143,18 @@ impl Machine {
         text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
     }
 
+    /// The process id of this machine's broker (not that of its NVML child), if one runs.
+    #[must_use]
+    pub fn broker_pid(&self) -> Option<u32> {
+        let is_broker = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            words.first().is_some_and(|program| program.ends_with(b"halfwarpd"))
+                && words.contains(&b"--run-dir".as_slice())
+        };
+        self.processes().into_iter().find(is_broker)
+    }
+
     fn listing<T: serde::de::DeserializeOwned>(&self, what: &str) -> Vec<T> {
         let ended = self.list(what);
         serde_json::from_str(&ended.stdout)

@@ -5,10 +5,11 @@
 //! ptrace belongs to a thread: a [`Traced`] stays on the thread that made it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::c_void,
     fs,
     io::{self, Read, Seek, SeekFrom, Write},
+    marker::PhantomData,
     path::{Path, PathBuf},
     ptr,
     time::{Duration, Instant},
@@ -27,11 +28,13 @@ pub enum Reached {
 #[derive(Debug)]
 pub struct Traced {
     pid: i32,
+    /// Every thread that is traced. Only these are waited for: the test has children of its own.
+    threads: BTreeSet<i32>,
     /// Address of each breakpoint, and its label.
     labels: BTreeMap<u64, String>,
     /// The thread that stands at a label.
     stopped: Option<i32>,
-    _stays_on_its_thread: std::marker::PhantomData<*const ()>,
+    stays: PhantomData<*const ()>,
 }
 
 impl Traced {
@@ -41,17 +44,14 @@ impl Traced {
     /// What the kernel says; a process that is gone, or no right to trace it.
     pub fn seize(pid: u32) -> io::Result<Self> {
         let pid = i32::try_from(pid).map_err(io::Error::other)?;
+        let mut threads = BTreeSet::new();
         for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
             let tid = entry?.file_name().to_string_lossy().parse().map_err(io::Error::other)?;
             ptrace(libc::PTRACE_SEIZE, tid, libc::PTRACE_O_TRACECLONE as u64)?;
+            threads.insert(tid);
         }
-        let stopped = None;
-        Ok(Self {
-            pid,
-            labels: BTreeMap::new(),
-            stopped,
-            _stays_on_its_thread: std::marker::PhantomData,
-        })
+        let labels = BTreeMap::new();
+        Ok(Self { pid, threads, labels, stopped: None, stays: PhantomData })
     }
 
     /// Sets a breakpoint at a label of a file that the process has mapped.
@@ -89,33 +89,49 @@ impl Traced {
         }
         let until = Instant::now() + deadline;
         loop {
-            let mut status = 0;
-            // SAFETY: a writable status.
-            let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::WNOHANG) };
-            if tid <= 0 {
-                if tid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
-                    return Ok(Reached::Ended);
+            for tid in self.threads.clone() {
+                match wait_now(tid) {
+                    Some(status) if libc::WIFSTOPPED(status) => {
+                        if let Some(label) = self.label_at(tid, status)? {
+                            self.stopped = Some(tid);
+                            return Ok(Reached::Label(label));
+                        }
+                        self.go_on(tid, status);
+                    }
+                    Some(_) => _ = self.threads.remove(&tid),
+                    None => {}
                 }
-                if Instant::now() > until {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                std::thread::sleep(Duration::from_millis(1));
-                continue;
             }
-            if !libc::WIFSTOPPED(status) {
-                if tid == self.pid {
-                    return Ok(Reached::Ended);
-                }
-                continue;
+            if self.threads.is_empty() {
+                return Ok(Reached::Ended);
             }
-            if let Some(label) = self.label_at(tid, status)? {
-                self.stopped = Some(tid);
-                return Ok(Reached::Label(label));
+            if Instant::now() > until {
+                return Err(io::ErrorKind::TimedOut.into());
             }
-            let signal = passed_on(status);
-            // A thread that has died meanwhile needs no telling.
-            let _ = ptrace(libc::PTRACE_CONT, tid, signal);
+            std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Continues a thread that stopped for a reason that is not ours, and takes note of one that it
+    /// has just started.
+    fn go_on(&mut self, tid: i32, status: i32) {
+        if status >> 16 == libc::PTRACE_EVENT_CLONE {
+            let mut started: libc::c_ulong = 0;
+            // SAFETY: a stopped tracee of this thread, a writable number.
+            let done = unsafe {
+                libc::ptrace(
+                    libc::PTRACE_GETEVENTMSG,
+                    tid,
+                    ptr::null_mut::<c_void>(),
+                    &raw mut started,
+                )
+            };
+            if let (0, Ok(started)) = (done, i32::try_from(started)) {
+                self.threads.insert(started);
+            }
+        }
+        // A thread that has died meanwhile needs no telling.
+        let _ = ptrace(libc::PTRACE_CONT, tid, passed_on(status));
     }
 
     /// The label at which a thread has just stopped.
@@ -136,17 +152,25 @@ impl Traced {
     }
 
     /// Kills the process where it stands.
-    pub fn kill(self) {
+    pub fn kill(mut self) {
         // SAFETY: no pointer is passed.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
-        let mut status = 0;
-        loop {
-            // SAFETY: a writable status; returns once the last thread is reaped or not ours.
-            let tid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
-            if tid < 0 || tid == self.pid && !libc::WIFSTOPPED(status) {
-                return;
-            }
+        // Its own parent hears of the end only when its tracer has.
+        while !self.threads.is_empty() {
+            self.threads.retain(|tid| wait_now(*tid).is_none_or(|status| libc::WIFSTOPPED(status)));
+            std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// The status of a thread that has changed its state, or that of an end for one that is gone.
+fn wait_now(tid: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: a writable status.
+    match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
+        0 => None,
+        done if done == tid => Some(status),
+        _ => Some(0),
     }
 }
 

@@ -40,8 +40,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     build_guest("halfwarp-stage1", "guest", "libhalfwarp.so", "libhalfwarp.so")?;
     build_guest("halfwarp-core", "release", "libhalfwarp_core.so", "libhalfwarp-core.so")?;
     build_host()?;
-    build_samples()?;
     build_test_programs()?;
+    build_samples()?;
     Ok(hw)
 }
 
@@ -109,7 +109,18 @@ fn build_samples() -> Result<()> {
     Ok(())
 }
 
-/// The C programs of the tests: they take nothing of ours but find the driver by themselves.
+/// How a folder of C becomes programs or libraries of the tests: folder, suffix, options.
+type Recipe = (&'static str, &'static str, &'static [&'static str]);
+
+const TEST_PROGRAMS: &[Recipe] = &[
+    ("tests/cases/c", "", &["-O1"]),
+    ("tests/guests", "", &["-O1"]),
+    ("tests/guests/lib", ".so", &["-O0", "-shared", "-fPIC"]),
+];
+/// Programs that name the driver's functions as ordinary symbols; all others find it by themselves.
+const LINKED: &[&str] = &["linked"];
+
+/// The C programs of the tests. They take nothing of ours.
 fn build_test_programs() -> Result<()> {
     let out = folder().join("tests");
     fs::create_dir_all(&out)?;
@@ -118,16 +129,24 @@ fn build_test_programs() -> Result<()> {
     let newest_header =
         ["case.h", "driver.h"].iter().filter_map(|name| changed(&headers.join(name))).max();
     let mut built = 0;
-    for folder in ["tests/cases/c", "tests/guests"] {
-        for source in c_files(&root().join(folder))? {
-            let program = out.join(source.file_stem().unwrap_or_default());
+    for (from, suffix, options) in TEST_PROGRAMS {
+        for source in c_files(&root().join(from))? {
+            let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+            let program = out.join(format!("{stem}{suffix}"));
             if changed(&program) > changed(&source).max(newest_header) {
                 continue;
             }
-            let fresh = program.with_extension("new");
+            let fresh = out.join(format!(".{stem}.new"));
             let mut cc = compiler();
-            cc.args(["-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&headers).arg(&source);
-            run(cc.arg("-o").arg(&fresh).args(["-ldl", "-lpthread"]))?;
+            cc.args(*options)
+                .args(["-Wall", "-Wextra", "-Werror", "-I"])
+                .arg(&headers)
+                .arg(&source);
+            cc.arg("-o").arg(&fresh).args(["-ldl", "-lpthread"]);
+            if LINKED.contains(&&*stem) {
+                cc.arg("-L").arg(folder().join("sim")).arg("-lcuda");
+            }
+            run(&mut cc)?;
             fs::rename(&fresh, &program)?;
             built += 1;
         }

@@ -20,12 +20,20 @@ struct Long {
     rounds: u32,
 }
 
-const LONG: &[Long] = &[Long {
-    name: "race",
-    file: "race",
-    test: "mem_13_as_many_as_fit_are_granted_and_never_one_more",
-    rounds: 1000,
-}];
+const LONG: &[Long] = &[
+    Long {
+        name: "race",
+        file: "race",
+        test: "mem_13_as_many_as_fit_are_granted_and_never_one_more",
+        rounds: 1000,
+    },
+    Long {
+        name: "mixed",
+        file: "many",
+        test: "mem_15_every_way_at_random_leaves_nothing_behind",
+        rounds: 125_000,
+    },
+];
 
 pub(crate) fn run_named(name: &str) -> Result<()> {
     let Some(long) = LONG.iter().find(|long| long.name == name) else {

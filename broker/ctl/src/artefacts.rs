@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use halfwarp_gate::stage;
+
 use crate::failure::Failure;
 
 #[derive(Clone, Debug)]
@@ -27,6 +29,19 @@ impl Artefacts {
 
     pub(crate) fn library(&self) -> PathBuf {
         self.dir.join("libhalfwarp.so")
+    }
+
+    /// The library to preload, if it is one. The loader goes on without a file that it cannot use, and
+    /// the program would run without its limits.
+    pub(crate) fn sound_library(&self) -> Result<PathBuf, Failure> {
+        let path = self.need(self.library(), "the library")?;
+        let tried = || format!("reading {}", path.display());
+        let help = "install the parts of one release in one directory";
+        let file = std::fs::read(&path).map_err(|error| Failure::io(tried(), &error, help))?;
+        if file.starts_with(b"\x7fELF") && is_stage_one(&file) {
+            return Ok(path);
+        }
+        Err(Failure::new(tried(), "it is not Halfwarp's library", help))
     }
 
     pub(crate) fn core_library(&self) -> PathBuf {
@@ -56,4 +71,13 @@ impl Artefacts {
             "install the parts of one release in one directory",
         ))
     }
+}
+
+/// Whether a file is the preloaded library: it alone has this symbol.
+pub(crate) fn is_stage_one(file: &[u8]) -> bool {
+    contains(file, stage::MARK_SYMBOL.to_bytes_with_nul())
+}
+
+pub(crate) fn contains(file: &[u8], bytes: &[u8]) -> bool {
+    file.windows(bytes.len()).any(|window| window == bytes)
 }

@@ -28,7 +28,7 @@ const GIVE_BACK_DEADLINE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(asked: &RunArgs) -> Result<ExitCode, Failure> {
     let artefacts = Artefacts::beside_self()?;
-    let library = preloadable(artefacts.need(artefacts.library(), "the library")?)?;
+    let library = preloadable(artefacts.sound_library()?)?;
     let place = Place::choose(&asked.which)?;
     let (client, broker, admitted) = admit(asked, &place, &artefacts)?;
     let variables = environment::of_a_tenant(&admitted, &library, place.sim.as_ref(), |name| {

@@ -46,6 +46,7 @@ pub(crate) enum Opened {
 pub(crate) fn opened(name: Name) -> Opened {
     let (which, row) = name.place();
     let table = if which == stage::DRIVER { &DRIVER_SLOTS } else { &NVML_SLOTS };
+    // PAIRS(slots): acquires what `open_slow` released.
     if table.load(Ordering::Acquire).is_null() {
         open_slow(which);
     }

@@ -12,11 +12,15 @@ use crate::command::{cargo, output};
 /// `[dependencies]`. What is not listed here is free, within the rules below.
 const ONLY: &[(&str, &[&str])] = &[
     ("shim-cuda-headers", &[]),
-    ("halfwarp-gate", &["halfwarp-api"]),
+    ("halfwarp-gate", &["halfwarp-api", "loom"]),
     ("halfwarp-api", &[]),
     ("halfwarp-broker-core", &["halfwarp-api", "halfwarp-rest"]),
-    ("halfwarp-stage1", &["shim-cuda-headers", "libc"]),
-    ("halfwarp-core", &["shim-cuda-headers", "halfwarp-api", "halfwarp-gate", "libc"]),
+    ("halfwarp-label", &[]),
+    ("halfwarp-stage1", &["shim-cuda-headers", "halfwarp-gate", "libc"]),
+    (
+        "halfwarp-core",
+        &["shim-cuda-headers", "halfwarp-api", "halfwarp-gate", "halfwarp-label", "libc"],
+    ),
     ("halfwarp-rest", &["serde", "thiserror"]),
     ("simcuda-ptx", &["thiserror"]),
 ];

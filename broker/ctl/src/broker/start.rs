@@ -58,7 +58,7 @@ pub(crate) fn private(place: &Place, artefacts: &Artefacts) -> Result<Private, F
         }
         let log_begins = fs::metadata(place.dir.join("broker.log")).map_or(0, |log| log.len());
         let mut started = spawn(place, artefacts)?;
-        match wait(&client, &mut started, until)? {
+        match wait(place, &mut started, until)? {
             Waited::Serves => child = Some(started),
             // One that was about to end may still have held the directory.
             Waited::Ended if attempt == 0 => std::thread::sleep(10 * LOOK_AGAIN),
@@ -180,11 +180,16 @@ enum Waited {
     Late,
 }
 
-fn wait(client: &Client, child: &mut Child, until: Instant) -> Result<Waited, Failure> {
+/// Waits for the broker's first answer; one that listens and is still busy with the driver's own start
+/// is not given up before `until`.
+fn wait(place: &Place, child: &mut Child, until: Instant) -> Result<Waited, Failure> {
+    let client = Client::new(&place.dir)?.within(Duration::from_secs(1));
     loop {
         let ended = child.try_wait().is_ok_and(|status| status.is_some());
-        if serves(client)? {
-            return Ok(Waited::Serves);
+        match client.node() {
+            Ok(node) => return speaks_our_version(&node, &client).map(|()| Waited::Serves),
+            Err(CallError::Absent(_) | CallError::Deserted(_) | CallError::Silent(_)) => {}
+            Err(error) => return Err(error.failure(asking(&client))),
         }
         if ended {
             return Ok(Waited::Ended);

@@ -205,7 +205,8 @@ fn table(seen: &Seen) -> String {
     for part in &seen.parts {
         table.add_row([
             part.name.to_owned(),
-            part.held_bytes.to_string(),
+            // Columns stay where they are while numbers change.
+            format!("{:>14}", part.held_bytes),
             bar(part.held_bytes, part.limit_bytes),
             part.limit_bytes.to_string(),
             part.refused.to_string(),

@@ -8,10 +8,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use halfwarp_gate::stage;
-
-use super::{Finding, files::contains};
-use crate::broker::Place;
+use super::Finding;
+use crate::{artefacts::is_stage_one, broker::Place};
 
 const SONAME: &str = "libcuda.so.1";
 
@@ -73,7 +71,7 @@ fn choose(candidates: Vec<Candidate>) -> Finding {
     let mut ours = Vec::new();
     for (path, why) in &candidates {
         match std::fs::read(path) {
-            Ok(file) if is_ours(&file) => ours.push(path.display().to_string()),
+            Ok(file) if is_stage_one(&file) => ours.push(path.display().to_string()),
             Ok(_) => {
                 let path = path.display();
                 let skipped = if ours.is_empty() { "" } else { ", past our own library" };
@@ -93,11 +91,6 @@ fn choose(candidates: Vec<Candidate>) -> Finding {
     )
 }
 
-/// Stage one alone has this symbol.
-fn is_ours(file: &[u8]) -> bool {
-    contains(file, stage::MARK_SYMBOL.to_bytes_with_nul())
-}
-
 /// Our library has the driver's SONAME: in a directory that `ldconfig` scans it would become the
 /// system's driver.
 pub(super) fn trap(cache: Option<&str>) -> Finding {
@@ -112,7 +105,7 @@ pub(super) fn trap(cache: Option<&str>) -> Finding {
     let trapped = cached(cache, SONAME)
         .into_iter()
         .chain(cached(cache, "libhalfwarp.so"))
-        .find(|path| std::fs::read(path).is_ok_and(|file| is_ours(&file)));
+        .find(|path| std::fs::read(path).is_ok_and(|file| is_stage_one(&file)));
     match trapped {
         None => Finding::ok(NAME, "our library is not in the loader's cache"),
         Some(path) => Finding::fail(

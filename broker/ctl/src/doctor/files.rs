@@ -8,7 +8,10 @@ use std::{
 use halfwarp_gate::stage;
 
 use super::Finding;
-use crate::{artefacts::Artefacts, run::preloadable as can_be_preloaded};
+use crate::{
+    artefacts::{Artefacts, contains},
+    run::preloadable as can_be_preloaded,
+};
 
 const INSTALL: &str = "install the parts of one release in one directory";
 
@@ -33,10 +36,6 @@ pub(super) fn library(artefacts: &Artefacts) -> Finding {
     }
     let found = format!("of another build than halfwarp: {}", strangers.join(", "));
     Finding::fail(NAME, found, INSTALL)
-}
-
-pub(super) fn contains(file: &[u8], bytes: &[u8]) -> bool {
-    file.windows(bytes.len()).any(|window| window == bytes)
 }
 
 pub(super) fn broker(artefacts: &Artefacts) -> Finding {

@@ -247,3 +247,16 @@ fn a_broker_that_hangs_delays_the_end_by_a_second_at_most() {
     assert!(begun.elapsed() < Duration::from_secs(4), "took {:?}", begun.elapsed());
     assert!(String::from_utf8_lossy(&output.stderr).contains("no answer within 1 s"));
 }
+
+#[test]
+fn a_library_that_the_loader_would_skip_is_refused_before_the_program_runs() {
+    let scene = Scene::new();
+    let seen = serve(&scene.path("run"), friendly);
+    for broken in ["", "\x7fELF of something else", "halfwarp_stage_one\0"] {
+        std::fs::write(scene.path("hw/libhalfwarp.so"), broken).expect("a file");
+        let output = scene.output(&["run", "--broker", "RUN", "--", "echo", "ran"]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("not Halfwarp's library"));
+    }
+    assert!(seen.lock().expect("not poisoned").is_empty());
+}

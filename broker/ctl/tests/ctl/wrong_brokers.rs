@@ -127,3 +127,13 @@ fn a_run_directory_that_cannot_be_made_or_trusted_is_refused() {
     let output = scene.halfwarp(&["run", "--sim", "--", "true"]).output().expect("halfwarp runs");
     fails_saying(&output, &["only you can write"]);
 }
+
+#[test]
+fn a_private_broker_that_never_serves_is_given_up_after_ten_seconds() {
+    let scene = Scene::new();
+    scene.install_broker("#!/bin/sh\necho waiting for the driver\nexec sleep 60\n");
+    let begun = Instant::now();
+    let output = scene.halfwarp(&["run", "--sim", "--", "true"]).output().expect("halfwarp runs");
+    fails_saying(&output, &["did not serve within 10 s", "waiting for the driver"]);
+    assert!(begun.elapsed() < Duration::from_secs(13), "took {:?}", begun.elapsed());
+}

@@ -1,0 +1,401 @@
+//! The state while one function is lowered: scopes, registers, constants, labels, and the walk
+//! over its statements. What an instruction becomes is decided in the files beside this one.
+
+use std::collections::HashMap;
+
+use super::modifiers::Modifiers;
+use super::{Outline, Uses, local_offset, param_layout, place_shared};
+use crate::ast::{FunctionText, Instruction, Statement, Variable};
+use crate::error::{PtxError, Result};
+use crate::lanes::{Alu, AluFn, Reg};
+use crate::program::{Function, Guard, Inst, Op, Place, Seed};
+use crate::types::{Space, Ty};
+
+/// The local memory CUDA allows a thread.
+const MAX_LOCAL_BYTES: usize = 512 << 10;
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Symbol<'a> {
+    Registers { ty: Ty, group: u32, count: Option<u64> },
+    Local { offset: usize, size: usize, element_bytes: usize },
+    KernelParam { offset: usize },
+    Shared { offset: usize, size: usize, element_bytes: usize },
+    DynamicShared { element_bytes: usize },
+    Global { index: usize, element_bytes: usize },
+    Function(usize),
+    Targets(Vec<&'a str>),
+}
+
+#[derive(Default)]
+struct Scope<'a> {
+    parent: usize,
+    symbols: HashMap<&'a str, Symbol<'a>>,
+    labels: HashMap<&'a str, u32>,
+}
+
+/// A branch whose label was not known when it was written.
+struct Fixup<'a> {
+    at: usize,
+    /// Which entry of an indexed branch; 0 otherwise.
+    slot: usize,
+    scope: usize,
+    label: &'a str,
+    line: u32,
+}
+
+pub(super) struct Lowering<'m, 'a> {
+    pub(super) outline: &'m Outline<'a>,
+    pub(super) code: &'m mut Vec<Inst>,
+    pub(super) entry: bool,
+    pub(super) uses: Uses,
+    pub(super) line: u32,
+    pub(super) guard: Guard,
+    /// The instruction in hand as written, for errors.
+    text: String,
+    scopes: Vec<Scope<'a>>,
+    scope: usize,
+    types: Vec<Ty>,
+    groups: u32,
+    named: HashMap<(u32, u64), Reg>,
+    constants: HashMap<Seed, Reg>,
+    seeds: Vec<(Reg, Seed)>,
+    fixups: Vec<Fixup<'a>>,
+    carry: Option<Reg>,
+    local_bytes: usize,
+    shared_bytes: usize,
+    globals: Vec<Variable<'a>>,
+    function: Function,
+}
+
+pub(super) struct Lowered<'a> {
+    pub(super) function: Function,
+    pub(super) uses: Uses,
+    pub(super) globals: Vec<Variable<'a>>,
+    pub(super) shared_bytes: usize,
+}
+
+impl<'m, 'a> Lowering<'m, 'a> {
+    pub(super) fn new(
+        outline: &'m Outline<'a>,
+        code: &'m mut Vec<Inst>,
+        text: &FunctionText<'a>,
+        index: usize,
+    ) -> Result<Self> {
+        let signature = &outline.signatures[index];
+        let entry = code.len() as u32;
+        let function = Function {
+            entry,
+            params: signature.params.clone(),
+            returns: signature.returns.clone(),
+            ..Function::default()
+        };
+        let mut lowering = Self {
+            outline,
+            code,
+            entry: text.entry,
+            uses: Uses::default(),
+            line: text.line,
+            guard: Guard::Always,
+            text: String::new(),
+            scopes: vec![Scope::default()],
+            scope: 0,
+            types: Vec::new(),
+            groups: 0,
+            named: HashMap::new(),
+            constants: HashMap::new(),
+            seeds: Vec::new(),
+            fixups: Vec::new(),
+            carry: None,
+            local_bytes: 0,
+            shared_bytes: outline.shared_bytes,
+            globals: Vec::new(),
+            function,
+        };
+        lowering.formals(text)?;
+        Ok(lowering)
+    }
+
+    /// In the order of `signature`, so that callers and body agree on the places.
+    fn formals(&mut self, text: &FunctionText<'a>) -> Result<()> {
+        if text.entry {
+            for (variable, param) in text.params.iter().zip(param_layout(text)?) {
+                self.define(variable.name, Symbol::KernelParam { offset: param.offset })?;
+            }
+            return Ok(());
+        }
+        for variable in text.returns.iter().chain(&text.params) {
+            if variable.space == Space::Reg {
+                let group = self.declare_registers(variable.name, variable.ty, None)?;
+                let register = self.fresh(variable.ty);
+                self.named.insert((group, 0), register);
+            } else {
+                self.local_variable(variable)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn run(mut self, text: &FunctionText<'a>) -> Result<Lowered<'a>> {
+        for statement in text.body.iter().flatten() {
+            self.statement(statement)?;
+        }
+        // Whoever falls off the end returns.
+        self.guard = Guard::Always;
+        self.emit(Op::Return);
+        self.resolve_labels()?;
+        self.function.registers = self.types.len() as u32;
+        self.function.seeds = self.seeds;
+        self.function.local_bytes = self.local_bytes.next_multiple_of(16);
+        Ok(Lowered {
+            function: self.function,
+            uses: self.uses,
+            globals: self.globals,
+            shared_bytes: self.shared_bytes,
+        })
+    }
+
+    fn statement(&mut self, statement: &Statement<'a>) -> Result<()> {
+        match statement {
+            Statement::Open => {
+                self.scopes.push(Scope { parent: self.scope, ..Scope::default() });
+                self.scope = self.scopes.len() - 1;
+                Ok(())
+            }
+            Statement::Close => {
+                self.scope = self.scopes[self.scope].parent;
+                Ok(())
+            }
+            Statement::Label { name, line } => {
+                let at = self.code.len() as u32;
+                match self.scopes[self.scope].labels.insert(name, at) {
+                    None => Ok(()),
+                    Some(_) => Err(PtxError::new(*line, format!("label `{name}` is set twice"))),
+                }
+            }
+            Statement::Registers { ty, name, count } => {
+                self.declare_registers(name, *ty, *count).map(|_| ())
+            }
+            Statement::Variable(variable) => self.variable(variable),
+            Statement::Targets { name, labels } => {
+                self.define(name, Symbol::Targets(labels.clone()))
+            }
+            Statement::Instruction(instruction) => self.instruction(instruction),
+        }
+    }
+
+    fn variable(&mut self, variable: &Variable<'a>) -> Result<()> {
+        self.line = variable.line;
+        let element_bytes = variable.ty.bytes();
+        let symbol = match variable.space {
+            Space::Local | Space::Param => return self.local_variable(variable),
+            Space::Shared if variable.size == 0 => Symbol::DynamicShared { element_bytes },
+            Space::Shared => {
+                let offset = place_shared(&mut self.shared_bytes, variable)?;
+                Symbol::Shared { offset, size: variable.size, element_bytes }
+            }
+            _ => {
+                let index = self.outline.globals.len() + self.globals.len();
+                self.globals.push(variable.clone());
+                Symbol::Global { index, element_bytes }
+            }
+        };
+        self.define(variable.name, symbol)
+    }
+
+    fn local_variable(&mut self, variable: &Variable<'a>) -> Result<()> {
+        let offset = local_offset(&mut self.local_bytes, variable);
+        if self.local_bytes > MAX_LOCAL_BYTES {
+            return Err(PtxError::new(
+                variable.line,
+                format!("local memory is over {MAX_LOCAL_BYTES} bytes a thread"),
+            ));
+        }
+        let element_bytes = variable.ty.bytes();
+        self.define(variable.name, Symbol::Local { offset, size: variable.size, element_bytes })
+    }
+
+    fn declare_registers(&mut self, name: &'a str, ty: Ty, count: Option<u64>) -> Result<u32> {
+        let group = self.groups;
+        self.groups += 1;
+        self.define(name, Symbol::Registers { ty, group, count })?;
+        Ok(group)
+    }
+
+    fn define(&mut self, name: &'a str, symbol: Symbol<'a>) -> Result<()> {
+        match self.scopes[self.scope].symbols.insert(name, symbol) {
+            None => Ok(()),
+            Some(_) => Err(self.error(format!("`{name}` is defined twice"))),
+        }
+    }
+
+    /// What `name` means here: the innermost scope first, the module last.
+    pub(super) fn lookup(&self, name: &str) -> Option<&Symbol<'a>> {
+        let mut scope = self.scope;
+        loop {
+            if let Some(symbol) = self.scopes[scope].symbols.get(name) {
+                return Some(symbol);
+            }
+            if scope == 0 {
+                return self.outline.symbols.get(name);
+            }
+            scope = self.scopes[scope].parent;
+        }
+    }
+
+    /// The register `name`, declared alone or as one of a numbered group.
+    pub(super) fn register(&mut self, name: &str) -> Option<Reg> {
+        if let Some(&Symbol::Registers { ty, group, count: None }) = self.lookup(name) {
+            return Some(self.numbered(group, 0, ty));
+        }
+        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        // `%r1<10>` declares `%r10` to `%r19`: the number may be any tail of the digits.
+        for split in digits..name.len() {
+            let (prefix, number) = name.split_at(split);
+            if number.len() > 1 && number.starts_with('0') {
+                continue;
+            }
+            if let Some(&Symbol::Registers { ty, group, count: Some(count) }) = self.lookup(prefix)
+                && let Ok(number) = number.parse::<u64>()
+                && number < count
+            {
+                return Some(self.numbered(group, number, ty));
+            }
+        }
+        None
+    }
+
+    /// Only registers that are used get a row.
+    fn numbered(&mut self, group: u32, number: u64, ty: Ty) -> Reg {
+        if let Some(&register) = self.named.get(&(group, number)) {
+            return register;
+        }
+        let register = self.fresh(ty);
+        self.named.insert((group, number), register);
+        register
+    }
+
+    /// A register no name refers to.
+    pub(super) fn fresh(&mut self, ty: Ty) -> Reg {
+        self.types.push(ty);
+        self.types.len() as Reg - 1
+    }
+
+    pub(super) fn type_of(&self, register: Reg) -> Ty {
+        self.types[register as usize]
+    }
+
+    /// The register that holds `seed` from the start.
+    pub(super) fn constant(&mut self, seed: Seed, ty: Ty) -> Reg {
+        if let Some(&register) = self.constants.get(&seed) {
+            return register;
+        }
+        let register = self.fresh(ty);
+        self.constants.insert(seed, register);
+        self.seeds.push((register, seed));
+        register
+    }
+
+    pub(super) fn bits(&mut self, value: u64) -> Reg {
+        self.constant(Seed::Bits(value), Ty::B64)
+    }
+
+    /// The flag that `.cc` sets.
+    pub(super) fn carry_register(&mut self) -> Reg {
+        if let Some(register) = self.carry {
+            return register;
+        }
+        let register = self.fresh(Ty::U32);
+        self.carry = Some(register);
+        register
+    }
+
+    pub(super) fn emit(&mut self, op: Op) {
+        self.code.push(Inst { op, guard: self.guard });
+    }
+
+    pub(super) fn emit_alu(&mut self, f: AluFn, d: Reg, sources: [Reg; 3], k: u32) {
+        let [a, b, c] = sources;
+        self.emit(Op::Alu(f, Alu { d, a, b, c, k }));
+    }
+
+    /// A branch to `label`, now or when it becomes known.
+    pub(super) fn emit_branch(&mut self, label: &'a str) {
+        self.fix(self.code.len(), 0, label);
+        self.emit(Op::Branch { target: 0 });
+    }
+
+    pub(super) fn fix(&mut self, at: usize, slot: usize, label: &'a str) {
+        self.fixups.push(Fixup { at, slot, scope: self.scope, label, line: self.line });
+    }
+
+    fn resolve_labels(&mut self) -> Result<()> {
+        for fixup in std::mem::take(&mut self.fixups) {
+            let mut scope = fixup.scope;
+            let target = loop {
+                if let Some(&target) = self.scopes[scope].labels.get(fixup.label) {
+                    break target;
+                }
+                if scope == 0 {
+                    return Err(PtxError::new(
+                        fixup.line,
+                        format!("there is no label `{}`", fixup.label),
+                    ));
+                }
+                scope = self.scopes[scope].parent;
+            };
+            match &mut self.code[fixup.at].op {
+                Op::Branch { target: slot } => *slot = target,
+                Op::BranchIndexed { targets, .. } => targets[fixup.slot] = target,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn instruction(&mut self, instruction: &Instruction<'a>) -> Result<()> {
+        self.line = instruction.line;
+        self.text.clear();
+        self.text.push_str(instruction.opcode);
+        for modifier in &instruction.modifiers {
+            self.text.push('.');
+            self.text.push_str(modifier);
+        }
+        self.guard = Guard::Always;
+        if let Some(guard) = instruction.guard {
+            let register = self.register(guard.register).filter(|&r| self.type_of(r) == Ty::Pred);
+            let register = register
+                .ok_or_else(|| self.error(format!("`{}` is not a predicate", guard.register)))?;
+            self.guard = if guard.negated { Guard::Unless(register) } else { Guard::If(register) };
+        }
+        let mut modifiers = Modifiers::new(&instruction.modifiers);
+        let understood = self.arithmetic(instruction, &mut modifiers)?
+            || self.logic(instruction, &mut modifiers)?
+            || self.memory(instruction, &mut modifiers)?
+            || self.flow(instruction, &mut modifiers)?
+            || self.warp(instruction, &mut modifiers)?;
+        if understood && modifiers.is_empty() { Ok(()) } else { Err(self.unknown()) }
+    }
+
+    pub(super) fn error(&self, reason: impl Into<String>) -> PtxError {
+        PtxError::new(self.line, reason)
+    }
+
+    /// The instruction is not one this interpreter runs.
+    pub(super) fn unknown(&self) -> PtxError {
+        self.error(format!("unknown instruction `{}`", self.text))
+    }
+
+    /// The operands of the instruction in hand are not what it takes.
+    pub(super) fn misfit(&self, what: &str) -> PtxError {
+        self.error(format!("`{}`: {what}", self.text))
+    }
+
+    /// The local places of the arguments of a call: names of `.param` variables.
+    pub(super) fn local_place(&self, name: &str) -> Option<Place> {
+        match self.lookup(name) {
+            Some(&Symbol::Local { offset, size, .. }) => Some(Place::Local { offset, size }),
+            _ => None,
+        }
+    }
+}
