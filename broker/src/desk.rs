@@ -139,6 +139,11 @@ impl Desk {
         }
     }
 
+    /// Ends a connection; its process may live on.
+    pub(crate) fn hang_up(&self, client: ClientId) {
+        self.inner().close(client);
+    }
+
     /// A connection that never joined is over.
     pub(crate) fn dropped(&self, client: ClientId) {
         self.inner().clients.remove(&client);

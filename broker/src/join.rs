@@ -146,6 +146,7 @@ impl Talk {
                 if let Err(error) = read {
                     tracing::debug!(client = client.0, %error, "reading a process");
                 }
+                self.desk.hang_up(client);
                 drop(socket);
                 if !peer::has_ended(pidfd.get_ref()) {
                     self.desk.step(Event::Closed { client });

@@ -35,6 +35,8 @@ pub(crate) struct RunDir {
     private: bool,
     lock: Locked,
     sockets: Vec<PathBuf>,
+    /// The directory was not there before.
+    made: bool,
 }
 
 impl RunDir {
@@ -48,7 +50,7 @@ impl RunDir {
             return Err(Failure::new(tried(), found, "name a shorter directory with --run-dir"));
         }
         let help = "name a directory that this user can write with --run-dir";
-        make_dir(&path, private).map_err(|e| Failure::new(tried(), e, help))?;
+        let made = make_dir(&path, private).map_err(|e| Failure::new(tried(), e, help))?;
         let me = format!("{} {}", std::process::id(), path.display());
         let lock = match Locked::take(&path.join("lock"), 0o600, &me) {
             Ok(lock) => lock,
@@ -58,7 +60,7 @@ impl RunDir {
             }
             Err(NotLocked::Io(error)) => return Err(Failure::new(tried(), error, help)),
         };
-        Ok(Self { path, private, lock, sockets: Vec::new() })
+        Ok(Self { path, private, lock, sockets: Vec::new(), made })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -108,6 +110,10 @@ impl Drop for RunDir {
         }
         let _ = fs::remove_dir(self.path.join("join"));
         self.lock.remove();
+        if self.made {
+            // Stays if it holds the state.
+            let _ = fs::remove_dir(&self.path);
+        }
     }
 }
 
@@ -116,11 +122,13 @@ fn not_served(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("listening at {}", path.display()), error, help)
 }
 
-fn make_dir(path: &Path, private: bool) -> io::Result<()> {
-    match DirBuilder::new().mode(if private { 0o700 } else { 0o755 }).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
+/// Makes a directory that others can't write, or checks the one that is there; whether it was made.
+fn make_dir(path: &Path, private: bool) -> io::Result<bool> {
+    let made = match DirBuilder::new().mode(if private { 0o700 } else { 0o755 }).create(path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(error),
+    };
     let found = fs::symlink_metadata(path)?;
     let me = rustix::process::geteuid().as_raw();
     if !found.is_dir() {
@@ -129,7 +137,7 @@ fn make_dir(path: &Path, private: bool) -> io::Result<()> {
     if found.uid() != me || found.permissions().mode() & 0o022 != 0 {
         return Err(io::Error::other("others than this user can write it"));
     }
-    Ok(())
+    Ok(made)
 }
 
 /// Removes a socket that an earlier broker left. The lock is held, so nobody listens there.
@@ -244,7 +252,10 @@ mod tests {
         first.listen_join().expect("listens");
         assert_eq!(fs::metadata(first.api_socket()).expect("there").mode() & 0o777, 0o600);
         drop(first);
-        assert_eq!(fs::read_dir(&path).expect("a directory").count(), 0);
+        assert!(!path.exists(), "made here, removed here");
+        fs::create_dir(&path).expect("made by somebody else");
+        drop(RunDir::take(&path, true).expect("taken"));
+        assert_eq!(fs::read_dir(&path).expect("stays").count(), 0);
         RunDir::take(&path, true).expect("free again");
     }
 

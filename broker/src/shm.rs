@@ -122,6 +122,16 @@ fn memory(name: &std::ffi::CStr, bytes: usize) -> io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
+impl Pages {
+    /// Writes a ledger word as a client would.
+    pub(crate) fn write_word(client: &OwnedFd, slot: u64, held: u32, allowed: u32) {
+        let at = std::mem::offset_of!(ClientPage, ledger) as u64 + 64 * slot;
+        let word = u64::from(allowed) << 32 | u64::from(held);
+        rustix::io::pwrite(client, &word.to_le_bytes(), at).expect("written");
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
