@@ -2,7 +2,7 @@
 //! tenant; all decisions are in `halfwarp-broker-core`, and this program is the loop around them.
 //!
 //! Read on in [`serve`], which is the recipe.
-use std::process::ExitCode;
+use std::{io::IsTerminal, process::ExitCode};
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -31,7 +31,12 @@ const FAILED: u8 = 125;
 fn main() -> ExitCode {
     let args = args::Args::parse();
     let filter = EnvFilter::try_from_env("HALFWARP_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
     let ended = match &args.command {
         Some(args::Command::NvmlChild { library }) => nvml::child::run(library),
         None => serve::run(&args),

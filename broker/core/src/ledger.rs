@@ -133,10 +133,12 @@ impl State {
                 return;
             }
             let mut room = self.room(tenant, at);
-            if std::mem::take(&mut home) {
-                room.card_units = room.card_units.max(room.limit_units);
-            }
             let wanted = u64::from(head.wanted_units);
+            if std::mem::take(&mut home) {
+                // Exactly what is held, no slack.
+                room.limit_units = room.limit_units.min(wanted);
+                room.card_units = wanted;
+            }
             if wanted <= room.units() {
                 self.grant(id, slot, room, actions);
                 continue;

@@ -107,11 +107,10 @@ impl State {
             return false;
         }
         let absent: BTreeSet<u32> = kept.pids.into_iter().collect();
-        if !absent.is_empty() {
-            self.home_until = Some(now + RETURN_HOME_NS);
-        }
+        // In any case there is a first look at who is left.
+        let until = if absent.is_empty() { now } else { now + RETURN_HOME_NS };
+        self.home_until = self.home_until.max(Some(until));
         self.next_tenant = self.next_tenant.max(kept.id + 1);
-        self.empty_since = None;
         let tenant = Tenant {
             id: kept.id,
             token: kept.token,
@@ -127,6 +126,7 @@ impl State {
             absent,
         };
         self.tenants.insert(kept.id, tenant);
+        self.note_tenants(now);
         true
     }
 

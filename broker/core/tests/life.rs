@@ -414,3 +414,20 @@ fn a_context_dearer_than_the_whole_limit_is_counted_and_nothing_more_is_granted(
     node.die(one);
     assert_eq!(node.state.tenant(tenant.id).expect("shown").gpus[0].held_bytes.0, 0);
 }
+
+#[test]
+fn a_restored_tenant_that_nothing_keeps_goes_and_a_private_broker_with_it() {
+    let mut before = Node::new(vec![card(0, 1)]);
+    let tenant = before.tenant("1GiB");
+    before.join(&tenant);
+    before.step(Event::End { tenant: tenant.id });
+    let mut saved = before.state.saved();
+    saved.tenants[0].pids.clear();
+    let config = Config { private: true, ..Config::default() };
+    let mut node = Node::with(config, vec![card(0, 1)]);
+    assert!(node.state.restore(0, saved).is_empty());
+    node.wait(1);
+    assert!(node.state.tenants().is_empty());
+    node.wait(LINGER_NS);
+    assert!(node.stopped);
+}

@@ -20,6 +20,8 @@ use crate::failure::Failure;
 
 /// Loading the driver takes this long at most, the first time.
 const START_DEADLINE: Duration = Duration::from_secs(20);
+/// And this long when it was loaded before.
+const RESTART_DEADLINE: Duration = Duration::from_secs(5);
 /// From one start of a child to the next.
 const RESTART: Duration = Duration::from_secs(2);
 
@@ -51,7 +53,7 @@ impl NvmlChild {
             running: None,
             started_at: Instant::now(),
         };
-        let found = match child.spawn().await {
+        let found = match child.spawn(START_DEADLINE).await {
             Ok(Said::Machine { driver, cards }) => {
                 let facts = cards.into_iter().map(|card| {
                     Some(CardFacts {
@@ -73,7 +75,7 @@ impl NvmlChild {
         Err(Failure::new(format!("loading NVML ({})", library.display()), found, help))
     }
 
-    async fn spawn(&mut self) -> std::io::Result<Said> {
+    async fn spawn(&mut self, deadline: Duration) -> std::io::Result<Said> {
         self.running = None;
         self.started_at = Instant::now();
         let mut child = Command::new("/proc/self/exe")
@@ -89,7 +91,7 @@ impl NvmlChild {
         };
         let answers = BufReader::new(answers).lines();
         let mut running = Running { _child: child, questions, answers };
-        let said = hear(&mut running, START_DEADLINE).await?;
+        let said = hear(&mut running, deadline).await?;
         self.running = Some(running);
         Ok(said)
     }
@@ -99,7 +101,7 @@ impl NvmlChild {
             if self.started_at.elapsed() < RESTART {
                 return Err(std::io::ErrorKind::NotConnected.into());
             }
-            self.spawn().await?;
+            self.spawn(RESTART_DEADLINE).await?;
         }
         let deadline = self.deadline;
         let Some(running) = &mut self.running else {

@@ -205,3 +205,55 @@ async fn a_broker_that_was_killed_comes_back_with_its_tenants() {
     let grant = ToClient::Grant { seq: 1, gpu: 0, units: 1024 * MIB };
     assert_eq!(guest.hear().await, Some(grant));
 }
+
+/// A guest that wants one piece and answers recalls until it is told to stop.
+async fn race(mut guest: Guest, piece: u32, mut stop: tokio::sync::watch::Receiver<bool>) -> bool {
+    let (mut held, mut allowed, mut granted) = (0, 0, None);
+    guest.say(ToBroker::Grow { seq: 1, gpu: 0, wanted: piece });
+    while granted.is_none() || !*stop.borrow() {
+        let frame = tokio::select! {
+            frame = guest.hear() => frame.expect("a frame"),
+            _ = stop.changed(), if granted.is_some() => continue,
+        };
+        match frame {
+            ToClient::Grant { units, .. } => {
+                (held, allowed, granted) = (held + piece, allowed + units, Some(true));
+            }
+            ToClient::Deny { .. } => granted = Some(false),
+            ToClient::Recall { seq, gpu } => {
+                let units = allowed - held;
+                allowed = held;
+                Pages::write_word(&guest.descriptors[1], 0, held, allowed);
+                guest.say(ToBroker::Return { seq, gpu, units });
+            }
+            other => panic!("{other:?}"),
+        }
+        Pages::write_word(&guest.descriptors[1], 0, held, allowed);
+        if matches!(frame, ToClient::Grant { .. } | ToClient::Deny { .. }) {
+            RACED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    granted == Some(true)
+}
+
+static RACED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+#[tokio::test]
+async fn of_thirty_two_that_race_exactly_as_many_are_granted_as_fit() {
+    let root = tempfile::tempdir().expect("a directory");
+    let broker = Broker::start(root.path());
+    let token = broker.tenant("4000MiB");
+    let (tell, stop) = tokio::sync::watch::channel(false);
+    let mut racers = Vec::new();
+    for _ in 0..32 {
+        let guest = broker.joined(token).await;
+        racers.push(tokio::spawn(race(guest, 150 * MIB, stop.clone())));
+    }
+    until("all are answered", || RACED.load(std::sync::atomic::Ordering::Relaxed) >= 32).await;
+    tell.send(true).expect("somebody listens");
+    let mut granted = 0;
+    for racer in racers {
+        granted += u32::from(racer.await.expect("no panic"));
+    }
+    assert_eq!(granted, 4000 / 150);
+}
