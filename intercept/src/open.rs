@@ -117,14 +117,19 @@ fn driver_slots() -> Slots {
 /// No driver: a process with an entitlement is told why at its `cuInit`; one without sees a machine
 /// that has no device.
 fn without_driver() -> Slots {
-    let answer = if identity().is_some() { refused_for_want_of_a_driver } else { no_device };
+    all(if identity().is_some() { refused_for_want_of_a_driver } else { no_device })
+}
+
+/// Slots that all lead to one answer.
+fn all(answer: extern "C" fn(c_uint) -> CUresult) -> Slots {
     let address = answer as *const () as usize;
-    Slots {
-        rows: vec![address; DriverFn::COUNT],
-        absent: 0,
-        real: ptr::null_mut(),
-        transparent: false,
-    }
+    let rows = vec![address; DriverFn::COUNT];
+    Slots { rows, absent: 0, real: ptr::null_mut(), transparent: false }
+}
+
+extern "C" fn refused_for_want_of_the_kernel(_flags: c_uint) -> CUresult {
+    say::refused(Refusal::Kernel, "");
+    CUresult::SYSTEM_NOT_READY
 }
 
 extern "C" fn no_device(_flags: c_uint) -> CUresult {
