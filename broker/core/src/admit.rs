@@ -56,6 +56,7 @@ reasons! {
     RunnerGone "runner-gone",
     UnknownTenant "unknown-tenant",
     Malformed "malformed",
+    NoSuchPath "no-such-path",
 }
 
 /// A refusal, in words.

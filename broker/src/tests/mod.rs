@@ -1,0 +1,1 @@
+//! Tests of the daemon without NVML: real sockets, a made-up source of facts.
