@@ -21,6 +21,8 @@ struct Slots {
     rows: Vec<usize>,
     absent: usize,
     real: *mut c_void,
+    /// Nothing of ours answers any row.
+    transparent: bool,
 }
 
 // SAFETY: plain numbers; the handle is only passed back to the loader.
@@ -82,8 +84,12 @@ unsafe extern "C" fn halfwarp_core_open(
     } else {
         DRIVER.get_or_init(driver_slots)
     };
-    let answer =
-        FromStageTwo { slots: slots.rows.as_ptr(), absent: slots.absent, real: slots.real };
+    let answer = FromStageTwo {
+        slots: slots.rows.as_ptr(),
+        absent: slots.absent,
+        real: slots.real,
+        transparent: slots.transparent.into(),
+    };
     // SAFETY: stage one's struct, writable, of this layout.
     unsafe { ptr::write(to, answer) };
     0
@@ -95,20 +101,35 @@ fn driver_slots() -> Slots {
         return without_driver();
     };
     real::resolve(handle);
-    let limited = identity().is_some() && life::prepare();
+    let limited = identity().is_some();
+    if limited && !life::prepare() {
+        // A limit that a fork could shed would be none.
+        return all(refused_for_want_of_the_kernel);
+    }
     let row = |f: DriverFn| {
         let hook = if limited { hooks::address(f) } else { 0 };
         if hook == 0 || !real::has(f) { real::address(f) } else { hook }
     };
-    Slots { rows: DriverFn::ALL.iter().map(|f| row(*f)).collect(), absent, real: handle }
+    let rows = DriverFn::ALL.iter().map(|f| row(*f)).collect();
+    Slots { rows, absent, real: handle, transparent: !limited }
 }
 
 /// No driver: a process with an entitlement is told why at its `cuInit`; one without sees a machine
 /// that has no device.
 fn without_driver() -> Slots {
-    let answer = if identity().is_some() { refused_for_want_of_a_driver } else { no_device };
+    all(if identity().is_some() { refused_for_want_of_a_driver } else { no_device })
+}
+
+/// Slots that all lead to one answer.
+fn all(answer: extern "C" fn(c_uint) -> CUresult) -> Slots {
     let address = answer as *const () as usize;
-    Slots { rows: vec![address; DriverFn::COUNT], absent: 0, real: ptr::null_mut() }
+    let rows = vec![address; DriverFn::COUNT];
+    Slots { rows, absent: 0, real: ptr::null_mut(), transparent: false }
+}
+
+extern "C" fn refused_for_want_of_the_kernel(_flags: c_uint) -> CUresult {
+    say::refused(Refusal::Kernel, "");
+    CUresult::SYSTEM_NOT_READY
 }
 
 extern "C" fn no_device(_flags: c_uint) -> CUresult {
@@ -126,10 +147,16 @@ fn nvml_slots() -> Slots {
             rows: real::resolve_nvml(handle),
             absent: real::nvml_absent as *const () as usize,
             real: handle,
+            transparent: true,
         },
         None => {
             let address = real::no_nvml as *const () as usize;
-            Slots { rows: vec![address; NvmlFn::COUNT], absent: 0, real: ptr::null_mut() }
+            Slots {
+                rows: vec![address; NvmlFn::COUNT],
+                absent: 0,
+                real: ptr::null_mut(),
+                transparent: false,
+            }
         }
     }
 }

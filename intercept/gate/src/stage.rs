@@ -37,6 +37,8 @@ pub struct FromStageTwo {
     pub absent: usize,
     /// Handle of the real library, or null.
     pub real: *mut c_void,
+    /// Not 0: nothing of ours answers any row, so look-ups may give the real functions.
+    pub transparent: c_int,
 }
 
 /// Stage two's export: fills `to` for the library `which` and returns 0, or the result code with

@@ -7,6 +7,7 @@
 //! | in the table, asked by the driver or a library it brought | any | nothing else |
 //! | in the table, answer would be ours or the driver's | any | our own handle: the exported stub |
 //! | in the table, but the real library lacks it | any | the real library: null, with its text |
+//! | in the table, in a process without an entitlement | any | the real library |
 //! | in the table, answer would be a third library's | any | nothing else |
 
 use core::{
@@ -20,7 +21,7 @@ use halfwarp_gate::stage::Dlsym;
 
 use crate::{
     names::{Name, row_of},
-    open::{Opened, opened, own_base, own_handle},
+    open::{handle_that_answers, own_base},
     x86_64::dlvsym_address,
 };
 
@@ -80,10 +81,7 @@ pub(crate) extern "C" fn handle_for(
             return handle;
         }
     }
-    match opened(row) {
-        Opened::Has => own_handle(),
-        Opened::Lacks(real) => real,
-    }
+    handle_that_answers(row)
 }
 
 /// File name and base address of the object that `address` lies in.

@@ -8,7 +8,7 @@ use core::{
     ffi::{c_int, c_void},
     mem,
     ptr::null_mut,
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
 
 use halfwarp_gate::stage::{self, FromStageOne, FromStageTwo};
@@ -27,6 +27,7 @@ pub(crate) static NVML_SLOTS: AtomicPtr<usize> = AtomicPtr::new(null_mut());
 
 static ABSENT: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 static REAL: [Handle; 2] = [Handle::new(null_mut()), Handle::new(null_mut())];
+static TRANSPARENT: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
 static OWN_HANDLE: Handle = Handle::new(null_mut());
 static OWN_BASE: Handle = Handle::new(null_mut());
 
@@ -35,15 +36,10 @@ static NO_SLOTS: [[AtomicUsize; DriverFn::COUNT]; 2] =
     [const { [const { AtomicUsize::new(0) }; DriverFn::COUNT] }; 2];
 const _: () = assert!(NvmlFn::COUNT <= DriverFn::COUNT, "both tables fit the array above");
 
-/// Whether the real library has a row.
-pub(crate) enum Opened {
-    Has,
-    /// No; this handle's look-up says so to the caller.
-    Lacks(*mut c_void),
-}
-
-/// Opens the row's library if it is not open yet, and says whether it has the row.
-pub(crate) fn opened(name: Name) -> Opened {
+/// The handle whose look-up of a row answers a program: ours, which gives the exported stub; the
+/// real library's where that lacks the row, or where nothing of ours answers anyway, so that every
+/// road leads to the same pointers as without us. Opens the row's library if it is not open yet.
+pub(crate) fn handle_that_answers(name: Name) -> *mut c_void {
     let (which, row) = name.place();
     let table = if which == stage::DRIVER { &DRIVER_SLOTS } else { &NVML_SLOTS };
     // PAIRS(slots): acquires what `open_slow` released.
@@ -53,11 +49,10 @@ pub(crate) fn opened(name: Name) -> Opened {
     let index = which as usize & 1;
     // SAFETY: the table has a slot for every row and is never freed.
     let slot = unsafe { *table.load(Ordering::Acquire).add(row) };
-    let (absent, real) = (&ABSENT[index], &REAL[index]);
-    if slot == absent.load(Ordering::Relaxed) && !real.load(Ordering::Relaxed).is_null() {
-        return Opened::Lacks(real.load(Ordering::Relaxed));
-    }
-    Opened::Has
+    let real = REAL[index].load(Ordering::Relaxed);
+    let lacks = slot == ABSENT[index].load(Ordering::Relaxed);
+    let transparent = TRANSPARENT[index].load(Ordering::Relaxed);
+    if (lacks || transparent) && !real.is_null() { real } else { own_handle() }
 }
 
 pub(crate) extern "C" fn open_driver_slow() {
@@ -73,7 +68,7 @@ pub(crate) extern "C" fn open_nvml_slow() {
 #[cold]
 fn open_slow(which: c_int) {
     let saved = errno();
-    let mut to = FromStageTwo { slots: null_mut(), absent: 0, real: null_mut() };
+    let mut to = FromStageTwo { slots: null_mut(), absent: 0, real: null_mut(), transparent: 0 };
     let code = match open_stage_two() {
         Some(open) => {
             let from = FromStageOne {
@@ -95,6 +90,7 @@ fn open_slow(which: c_int) {
     if code == 0 && !to.slots.is_null() {
         ABSENT[index].store(to.absent, Ordering::Relaxed);
         REAL[index].store(to.real, Ordering::Relaxed);
+        TRANSPARENT[index].store(to.transparent != 0, Ordering::Relaxed);
     } else {
         to.slots = no_slots(which, index);
     }

@@ -1,1 +1,48 @@
-//! (skeleton)
+//! The simulated `libcuda.so.1`: a CUDA driver whose devices live in host memory.
+//!
+//! What it is: the driver API as programs see it, codes and rules included. Every exported symbol
+//! comes from the table of `shim-cuda-headers`; one file here per subject implements some of them.
+//! What it is not: the owner of a card. How much of a card is used, by whom, is the machine's
+//! business (`simcudad`), and PTX is run by `simcuda-ptx`.
+//!
+//! A call goes `exports` → `entry` → the function of its name in a subject file. Work that a
+//! stream is given becomes a `command`, which the context's `engine` carries out when its turn has
+//! come. Memory that the GPU may touch is in the table of `space`; `pages` puts memory behind it.
+//!
+//! Unsafe code is in `exports`, `raw` (the caller's pointers) and `pages` (mapped memory) only.
+#![deny(unsafe_code)]
+#![allow(non_snake_case, reason = "functions bear the vendor's names")]
+
+mod arena;
+mod attributes;
+mod blocks;
+mod capture;
+mod command;
+mod context;
+mod context_calls;
+mod copy;
+mod device;
+mod engine;
+mod entry;
+mod event;
+mod exports;
+mod fill;
+mod freeing;
+mod graph;
+mod graph_memory;
+mod host;
+mod launch;
+mod linear;
+mod lookup;
+mod module;
+mod pages;
+mod physical;
+mod pool;
+mod process;
+mod raw;
+mod registry;
+mod space;
+mod stream;
+mod surface;
+mod twins;
+mod vmm;

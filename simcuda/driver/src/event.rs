@@ -1,0 +1,223 @@
+//! Events: marks in a stream, with the time at which the stream passed them.
+
+use crate::capture;
+use crate::command::Work;
+use crate::context::{self, Context};
+use crate::engine::Ticket;
+use crate::entry::{Done, Sim};
+use crate::raw;
+use crate::registry::Registry;
+use crate::stream::{self, Stream};
+use shim_cuda_headers::{CUcontext, CUevent, CUresult, CUstream};
+use std::ffi::c_uint;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+static EVENTS: Registry<Event> = Registry::new(0x20);
+
+const BLOCKING_SYNC: c_uint = 1;
+const DISABLE_TIMING: c_uint = 2;
+const INTERPROCESS: c_uint = 4;
+
+/// One recording of an event.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// When the stream passed it, on [`clock_ns`]; 0 before.
+    passed_ns: AtomicU64,
+}
+
+impl Record {
+    pub(crate) fn is_done(&self) -> bool {
+        self.passed_ns.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn finish(&self) {
+        self.passed_ns.store(clock_ns(), Ordering::Release);
+    }
+}
+
+/// The card's clock: nanoseconds of this process, never 0.
+pub(crate) fn clock_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+/// What the latest recording was.
+#[derive(Clone, Debug, Default)]
+enum Latest {
+    #[default]
+    Never,
+    In {
+        context: Arc<Context>,
+        ticket: Ticket,
+        record: Arc<Record>,
+    },
+    /// In a capture: the nodes that whoever waits must follow.
+    Captured(capture::Mark),
+}
+
+#[derive(Debug)]
+struct Event {
+    context: usize,
+    flags: c_uint,
+    latest: Mutex<Latest>,
+}
+
+impl Event {
+    fn set(&self, latest: Latest) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
+    }
+
+    fn latest(&self) -> Latest {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn find(event: CUevent) -> Result<Arc<Event>, CUresult> {
+    EVENTS.get(event.0).ok_or(CUresult::INVALID_HANDLE)
+}
+
+/// The context ends, and its events with it.
+pub(crate) fn forget_all(context: usize) {
+    EVENTS.remove_all(|event| event.context == context);
+}
+
+impl Sim {
+    pub(crate) fn cuEventCreate(event: *mut CUevent, flags: c_uint) -> Done {
+        let context = context::working()?;
+        let interprocess = flags & INTERPROCESS != 0 && flags & DISABLE_TIMING == 0;
+        if flags & !(BLOCKING_SYNC | DISABLE_TIMING | INTERPROCESS) != 0
+            || interprocess
+            || event.is_null()
+        {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        let made = Event { context: context.handle, flags, latest: Mutex::default() };
+        raw::put(event, CUevent(EVENTS.add(made)))
+    }
+
+    pub(crate) fn cuEventDestroy_v2(event: CUevent) -> Done {
+        EVENTS.remove(event.0).map(drop).ok_or(CUresult::INVALID_HANDLE)
+    }
+
+    pub(crate) fn cuEventDestroy(event: CUevent) -> Done {
+        Self::cuEventDestroy_v2(event)
+    }
+
+    pub(crate) fn cuEventRecord(event: CUevent, stream: CUstream) -> Done {
+        let event = find(event)?;
+        let stream = stream::resolve(stream)?;
+        if stream.context.handle != event.context {
+            return Err(CUresult::INVALID_HANDLE);
+        }
+        record(&event, &stream)
+    }
+
+    pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: c_uint) -> Done {
+        if flags > 1 {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        Self::cuEventRecord(event, stream)
+    }
+
+    pub(crate) fn cuEventQuery(event: CUevent) -> Done {
+        match find(event)?.latest() {
+            Latest::Never => Ok(()),
+            Latest::Captured(_) => Err(CUresult::CAPTURED_EVENT),
+            Latest::In { context, record, .. } => {
+                context.engine.check()?;
+                if record.is_done() { Ok(()) } else { Err(CUresult::NOT_READY) }
+            }
+        }
+    }
+
+    pub(crate) fn cuEventSynchronize(event: CUevent) -> Done {
+        match find(event)?.latest() {
+            Latest::Never => Ok(()),
+            Latest::Captured(_) => Err(CUresult::CAPTURED_EVENT),
+            Latest::In { context, ticket, .. } => {
+                context.engine.wait(ticket);
+                context.engine.check()?;
+                stream::after_synchronise(&context);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn cuEventElapsedTime_v2(
+        milliseconds: *mut f32,
+        start: CUevent,
+        end: CUevent,
+    ) -> Done {
+        let (start, end) = (find(start)?, find(end)?);
+        if milliseconds.is_null() {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        if (start.flags | end.flags) & DISABLE_TIMING != 0 {
+            return Err(CUresult::INVALID_HANDLE);
+        }
+        let (from, to) = (passed_ns(&start)?, passed_ns(&end)?);
+        let difference = i128::from(to) - i128::from(from);
+        raw::put(milliseconds, (difference as f64 / 1e6) as f32)
+    }
+
+    pub(crate) fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> Done {
+        Self::cuEventElapsedTime_v2(milliseconds, start, end)
+    }
+
+    pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) -> Done {
+        if flags > 1 {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        let stream = stream::resolve(stream)?;
+        match find(event)?.latest() {
+            Latest::Never => Ok(()),
+            Latest::Captured(mark) => capture::follow(&stream, &mark),
+            Latest::In { record, .. } if stream.is_capturing() => {
+                // Work outside the capture that a capture must wait for: not something it can hold.
+                let _ = record;
+                Err(capture::invalidate(&stream, CUresult::STREAM_CAPTURE_ISOLATION))
+            }
+            Latest::In { record, .. } => stream.submit(Work::Await(record)).map(drop),
+        }
+    }
+
+    pub(crate) fn cuCtxRecordEvent(context: CUcontext, event: CUevent) -> Done {
+        let context = context::named(context)?;
+        let event = find(event)?;
+        if context.handle != event.context {
+            return Err(CUresult::INVALID_HANDLE);
+        }
+        context.engine.check()?;
+        let record = Arc::new(Record::default());
+        let ticket = context.engine.submit_behind_all(Work::Record(Arc::clone(&record)));
+        event.set(Latest::In { context, ticket, record });
+        Ok(())
+    }
+}
+
+fn record(event: &Event, stream: &Stream) -> Done {
+    let record = Arc::new(Record::default());
+    let latest = match stream.submit(Work::Record(Arc::clone(&record)))? {
+        Some(ticket) => Latest::In { context: Arc::clone(&stream.context), ticket, record },
+        None => Latest::Captured(capture::mark(stream)?),
+    };
+    event.set(latest);
+    Ok(())
+}
+
+fn passed_ns(event: &Event) -> Result<u64, CUresult> {
+    match event.latest() {
+        Latest::Never => Err(CUresult::INVALID_HANDLE),
+        Latest::Captured(_) => Err(CUresult::CAPTURED_EVENT),
+        Latest::In { context, record, .. } => {
+            context.engine.check()?;
+            match record.passed_ns.load(Ordering::Acquire) {
+                0 => Err(CUresult::NOT_READY),
+                passed => Ok(passed),
+            }
+        }
+    }
+}
