@@ -153,6 +153,8 @@ fn spawn(place: &Place, artefacts: &Artefacts) -> Result<Child, Failure> {
         .args(["--private", "--run-dir"])
         .arg(&place.dir)
         .current_dir("/")
+        // Its output is a file here.
+        .env("NO_COLOR", "1")
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(for_errors);
