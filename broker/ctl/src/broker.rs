@@ -23,18 +23,23 @@ pub(crate) fn existing(which: &BrokerArgs) -> Result<Client, Failure> {
     let client = Client::new(&place.dir)?;
     match client.node() {
         Ok(node) => speaks_our_version(&node, &client).map(|()| client),
-        Err(error @ (CallError::Absent(_) | CallError::Deserted(_))) if which.sim.is_none() => {
-            let simulated = place::simulated(&place);
-            if simulated.is_empty() {
-                return Err(error.failure(asking(&client)));
-            }
-            Err(Failure::new(
-                asking(&client),
-                error.to_string(),
-                format!("a simulated one may be meant: --broker {}", simulated[0].display()),
-            ))
+        Err(error @ (CallError::Absent(_) | CallError::Deserted(_)))
+            if place.origin == Origin::Private =>
+        {
+            Err(Failure::new(asking(&client), error.to_string(), where_else(&place)))
         }
         Err(error) => Err(error.failure(asking(&client))),
+    }
+}
+
+/// What helps where this user has no private broker.
+fn where_else(place: &Place) -> String {
+    let starts = if place.sim.is_some() { "`halfwarp run --sim`" } else { "`halfwarp run`" };
+    match place::simulated(place).first() {
+        Some(dir) if place.sim.is_none() => {
+            format!("{starts} starts one; a simulated one serves: --broker {}", dir.display())
+        }
+        _ => format!("{starts} starts one"),
     }
 }
 

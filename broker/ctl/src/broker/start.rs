@@ -153,6 +153,8 @@ fn spawn(place: &Place, artefacts: &Artefacts) -> Result<Child, Failure> {
         .args(["--private", "--run-dir"])
         .arg(&place.dir)
         .current_dir("/")
+        // Its output is a file here.
+        .env("NO_COLOR", "1")
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(for_errors);
@@ -215,15 +217,14 @@ fn did_not_serve(place: &Place, waited: &Waited, child: &mut Child, log_begins: 
     };
     let log = place.dir.join("broker.log");
     let said = last_lines(&log, log_begins);
-    let said = if said.is_empty() { "nothing".to_owned() } else { format!("\n{said}") };
     Failure::new(
         format!("starting a private broker in {}", place.dir.display()),
-        format!("{found} and said: {said}"),
-        format!("more in {}; `halfwarp doctor` checks the host", log.display()),
+        found,
+        format!("`halfwarp doctor` checks the host; what {} says:{said}", log.display()),
     )
 }
 
-/// The last five lines that a log has got since `begins`.
+/// The last five lines that a log has got since `begins`, each on a line of its own.
 fn last_lines(log: &Path, begins: u64) -> String {
     let mut text = Vec::new();
     let Ok(mut file) = File::open(log) else { return String::new() };
@@ -234,7 +235,10 @@ fn last_lines(log: &Path, begins: u64) -> String {
     }
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(5)..].join("\n")
+    if lines.is_empty() {
+        return " nothing".to_owned();
+    }
+    lines[lines.len().saturating_sub(5)..].iter().map(|line| format!("\n  {line}")).collect()
 }
 
 /// `halfwarp detached PROGRAM ARGS`: a session of its own, nothing open but the standard streams, no

@@ -60,3 +60,23 @@ fn a_socket_left_by_a_broker_that_was_killed_leads_to_a_new_start() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("stale socket removed"), "{text}");
 }
+
+#[test]
+fn a_listing_without_a_broker_says_what_starts_one_and_which_simulated_one_serves() {
+    let scene = Scene::new();
+    scene.install_friendly_broker();
+    let said = |arguments: &[&str]| {
+        let output = scene.halfwarp(arguments).output().expect("halfwarp runs");
+        assert_eq!(output.status.code(), Some(125));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said(&["ps", "--sim"]).contains("`halfwarp run --sim` starts one"));
+    let status = scene.halfwarp(&["run", "--sim", "--", "true"]).status().expect("halfwarp runs");
+    assert!(status.success());
+    // Where a node's broker serves, it is the one that is meant.
+    if !std::path::Path::new("/run/halfwarp/api.sock").exists() {
+        let text = said(&["ps"]);
+        assert!(text.contains("a simulated one serves: --broker"), "{text}");
+        assert!(text.contains("sim-default"), "{text}");
+    }
+}
