@@ -30,6 +30,10 @@ unsafe impl Send for Slots {}
 // SAFETY: as above.
 unsafe impl Sync for Slots {}
 
+/// The build this file belongs to, where `halfwarp doctor` finds it.
+#[used]
+static BUILD: u64 = stage::build();
+
 static DRIVER: OnceLock<Slots> = OnceLock::new();
 static NVML: OnceLock<Slots> = OnceLock::new();
 static IDENTITY: OnceLock<Option<Identity>> = OnceLock::new();

@@ -321,14 +321,16 @@ impl Process {
         }
         *pages = joined.pages;
         drop(pages);
-        sys::replace(&self.socket, joined.socket);
         label::rejoin_adopted();
+        // Before anybody else can speak on the new connection: the broker takes the first grow of a
+        // process that has come back for what it holds.
         for (slot, units) in held {
             let seq = self.mail.announce(Question::Recount { held: units });
             let grow = ToBroker::Grow { seq, gpu: slot.0, wanted: units };
             // If this one is gone too, the next re-join counts again.
-            let _ = sys::send(self.socket(), &grow.encode());
+            let _ = sys::send(joined.socket.as_raw_fd(), &grow.encode());
         }
+        sys::replace(&self.socket, joined.socket);
         label::rejoin_counted();
     }
 }
