@@ -1,1 +1,2 @@
-//! (skeleton)
+//! The benches are in `benches/`, what each may cost in `budgets.toml`; `cargo xtask bench` compares.
+//! There is no code here.

@@ -1,1 +1,25 @@
-//! (skeleton)
+//! Stage two of the library: what happens to a tenant's CUDA calls. Opened by stage one at the first
+//! of them; a process that makes none never maps it.
+//!
+//! A call comes from stage one's slot either to a function in [`hooks`] or straight to the driver.
+//! The files, in the order one wants to read them: `open` (stage one's question answered), `real`
+//! (the driver beneath), `life` (what a fork leaves of us), `attach` (joining the broker), `process`
+//! (what we know once joined), `mail` (questions to the broker), `books` (which allocation holds
+//! what), `hooks` (the rows we answer), `sys` (every libc call), `say` (the one line we may write).
+//!
+//! We are a guest: no exit, no panic across the boundary, no lock held while the driver is called or
+//! at a fork, errno and signal state left as they were.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod attach;
+mod books;
+mod hooks;
+mod life;
+mod mail;
+mod open;
+mod pages;
+mod process;
+mod real;
+mod say;
+mod search;
+mod sys;

@@ -841,14 +841,14 @@ macro_rules! nvml_table {
             nvmlDeviceGetFBCStats Utilisation;
             nvmlDeviceGetFanControlPolicy_v2 Other;
             nvmlDeviceGetFanSpeed Other;
-            nvmlDeviceGetFanSpeed_v2 Other;
             nvmlDeviceGetFanSpeedRPM Other;
+            nvmlDeviceGetFanSpeed_v2 Other;
             nvmlDeviceGetFieldValues Utilisation;
             nvmlDeviceGetGpcClkMinMaxVfOffset Other;
             nvmlDeviceGetGpcClkVfOffset Other;
             nvmlDeviceGetGpuFabricInfo Other;
-            nvmlDeviceGetGpuFabricInfo_v4 Other;
             nvmlDeviceGetGpuFabricInfoV Other;
+            nvmlDeviceGetGpuFabricInfo_v4 Other;
             nvmlDeviceGetGpuInstanceById Mig;
             nvmlDeviceGetGpuInstanceId Mig;
             nvmlDeviceGetGpuInstancePossiblePlacements Mig;
@@ -860,6 +860,7 @@ macro_rules! nvml_table {
             nvmlDeviceGetGpuInstances Mig;
             nvmlDeviceGetGpuMaxPcieLinkGeneration Other;
             nvmlDeviceGetGpuOperationMode Other;
+            nvmlDeviceGetGpuUptime_v1 Other;
             nvmlDeviceGetGraphicsRunningProcesses Processes;
             nvmlDeviceGetGraphicsRunningProcesses_v2 Processes;
             nvmlDeviceGetGraphicsRunningProcesses_v3 Processes;
@@ -916,6 +917,7 @@ macro_rules! nvml_table {
             nvmlDeviceGetNvLinkCapability Other;
             nvmlDeviceGetNvLinkErrorCounter Other;
             nvmlDeviceGetNvLinkInfo Other;
+            nvmlDeviceGetNvLinkInfo_v3 Other;
             nvmlDeviceGetNvLinkRemoteDeviceType Other;
             nvmlDeviceGetNvLinkRemotePciInfo Other;
             nvmlDeviceGetNvLinkRemotePciInfo_v2 Other;
@@ -925,13 +927,15 @@ macro_rules! nvml_table {
             nvmlDeviceGetNvLinkUtilizationCounter Other;
             nvmlDeviceGetNvLinkVersion Other;
             nvmlDeviceGetNvlinkBwMode Other;
+            nvmlDeviceGetNvlinkNvlePrivateInfo_v1 Other;
+            nvmlDeviceGetNvlinkRemapTableInfo_v1 Other;
             nvmlDeviceGetNvlinkSupportedBwModes Other;
             nvmlDeviceGetOfaUtilization Utilisation;
             nvmlDeviceGetP2PStatus Identity;
             nvmlDeviceGetPciInfo Identity;
+            nvmlDeviceGetPciInfoExt Identity;
             nvmlDeviceGetPciInfo_v2 Identity;
             nvmlDeviceGetPciInfo_v3 Identity;
-            nvmlDeviceGetPciInfoExt Identity;
             nvmlDeviceGetPcieLinkMaxSpeed Other;
             nvmlDeviceGetPcieReplayCounter Other;
             nvmlDeviceGetPcieSpeed Other;
@@ -956,8 +960,8 @@ macro_rules! nvml_table {
             nvmlDeviceGetRemappedRows_v2 Other;
             nvmlDeviceGetRepairStatus Other;
             nvmlDeviceGetRetiredPages Other;
-            nvmlDeviceGetRetiredPages_v2 Other;
             nvmlDeviceGetRetiredPagesPendingStatus Other;
+            nvmlDeviceGetRetiredPages_v2 Other;
             nvmlDeviceGetRowRemapperHistogram Other;
             nvmlDeviceGetRunningProcessDetailList Processes;
             nvmlDeviceGetSamples Utilisation;
@@ -1001,6 +1005,7 @@ macro_rules! nvml_table {
             nvmlDeviceGetViolationStatus Utilisation;
             nvmlDeviceGetVirtualizationMode Identity;
             nvmlDeviceIsMigDeviceHandle Identity;
+            nvmlDeviceLockNvlinkRemapTable_v1 Other;
             nvmlDeviceModifyDrainState Other;
             nvmlDeviceOnSameBoard Other;
             nvmlDevicePerfMetricsGetSamples_v1 Other;
@@ -1046,6 +1051,7 @@ macro_rules! nvml_table {
             nvmlDeviceSetNvLinkUtilizationControl Other;
             nvmlDeviceSetNvlinkBwMode Other;
             nvmlDeviceSetNvlinkBwModeAsync_v1 Other;
+            nvmlDeviceSetNvlinkNvleReady_v1 Other;
             nvmlDeviceSetPersistenceMode Other;
             nvmlDeviceSetPowerManagementLimit Other;
             nvmlDeviceSetPowerManagementLimit_v2 Other;
@@ -1057,6 +1063,7 @@ macro_rules! nvml_table {
             nvmlDeviceSetVgpuSchedulerState Other;
             nvmlDeviceSetVgpuSchedulerState_v2 Other;
             nvmlDeviceSetVirtualizationMode Other;
+            nvmlDeviceSetupNvlinkNvleEncryptionKey_v1 Other;
             nvmlDeviceValidateInforom Other;
             nvmlDeviceVgpuForceGspUnload Other;
             nvmlDeviceWorkloadPowerProfileClearRequestedProfiles Other;
@@ -1109,8 +1116,8 @@ macro_rules! nvml_table {
             nvmlGpuInstanceSetVgpuSchedulerState Mig;
             nvmlGpuInstanceSetVgpuSchedulerState_v2 Mig;
             nvmlInit Identity;
-            nvmlInit_v2 Identity;
             nvmlInitWithFlags Identity;
+            nvmlInit_v2 Identity;
             nvmlSetVgpuVersion Other;
             nvmlShutdown Identity;
             nvmlSystemEventSetCreate Other;
@@ -1121,6 +1128,7 @@ macro_rules! nvml_table {
             nvmlSystemGetConfComputeGpusReadyState Other;
             nvmlSystemGetConfComputeKeyRotationThresholdInfo Other;
             nvmlSystemGetConfComputeSettings Other;
+            nvmlSystemGetConfComputeSettings_v2 Other;
             nvmlSystemGetConfComputeState Other;
             nvmlSystemGetCudaDriverVersion Identity;
             nvmlSystemGetCudaDriverVersion_v2 Identity;

@@ -82,7 +82,7 @@ enums! {
     CUmoduleLoadingMode, CUmulticastGranularity_flags, CUoutput_mode, CUpointer_attribute,
     CUprocessState, CUsharedconfig, CUstreamAttrID, CUstreamAttrValue_v1,
     CUstreamBatchMemOpParams, CUstreamBatchMemOpParams_v1, CUstreamCaptureMode,
-    CUstreamCaptureStatus, CUtensorMapDataType, CUtensorMapFloatOOBfill,
+    CUstreamCaptureStatus, CUtensorMapAllocClass, CUtensorMapDataType, CUtensorMapFloatOOBfill,
     CUtensorMapIm2ColWideMode, CUtensorMapInterleave, CUtensorMapL2promotion, CUtensorMapSwizzle
 }
 
@@ -112,7 +112,7 @@ opaque! {
     CUexecAffinityParam, CUgraphEdgeData, CUgraphExecUpdateResultInfo, CUgraphNodeParams,
     CUlogicalEndpointProp, CUmemDecompressParams, CUmemPoolPtrExportData_v1,
     CUmemcpyAttributes_v1, CUmulticastObjectProp, CUstreamCigCaptureParams, CUtensorMap,
-    CUtensorMapAllocClass, VdpGetProcAddress
+    VdpGetProcAddress
 }
 
 /// 16 bytes that name a card for good; printed as `GPU-xxxxxxxx-…`.

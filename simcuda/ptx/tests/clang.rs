@@ -236,8 +236,7 @@ fn atomics_of_every_kind_lose_nothing() {
         let words = device.upload(&[10_u32, 0, 1000]);
         let (single, double, wide) =
             (device.upload(&[1.0_f32]), device.upload(&[1.0_f64]), device.upload(&[1_u64]));
-        let arguments =
-            [Arg::U64(words), Arg::U64(single), Arg::U64(double), Arg::U64(wide)];
+        let arguments = [Arg::U64(words), Arg::U64(single), Arg::U64(double), Arg::U64(wide)];
         launch(&device, module, "cas", [[4, 1, 1], [128, 1, 1]], 0, &arguments).unwrap();
         let [count, max, last] = device.download::<u32>(words, 3)[..] else { unreachable!() };
         assert_eq!((count, max), (10 + 512, 127));

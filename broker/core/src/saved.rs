@@ -1,0 +1,164 @@
+//! What must outlive the broker: tenants by token, their entitlements, and what contexts cost.
+//! Not the ledgers: a process that comes back says what it holds, within the same limits.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use halfwarp_api::wire::Token;
+use halfwarp_rest::Mode;
+
+use crate::{
+    Nanos, RETURN_HOME_NS,
+    card::Uuid,
+    event::Runner,
+    state::State,
+    tenant::{Tenant, TenantGpu},
+};
+
+/// Everything that is kept.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Saved {
+    pub next_tenant: u64,
+    pub tenants: Vec<SavedTenant>,
+    /// Measured cost of a context, in units.
+    pub contexts: BTreeMap<Uuid, u32>,
+    pub modes: BTreeMap<Uuid, Mode>,
+}
+
+/// A tenant, without what its processes hold.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SavedTenant {
+    pub id: u64,
+    pub token: Token,
+    pub name: String,
+    pub uid: u32,
+    pub priority: u16,
+    pub runner: Option<Runner>,
+    pub ending: bool,
+    pub started_at_s: u64,
+    pub gpus: Vec<SavedGpu>,
+    /// Processes that were joined.
+    pub pids: Vec<u32>,
+}
+
+/// An entitlement on one card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SavedGpu {
+    pub uuid: Uuid,
+    pub request_units: u32,
+    pub limit_units: u32,
+    pub share_percent: u8,
+    pub share_limit_percent: u8,
+}
+
+impl State {
+    /// What is to be kept now.
+    #[must_use]
+    pub fn saved(&self) -> Saved {
+        let tenants = self.tenants.values().map(|tenant| SavedTenant {
+            id: tenant.id,
+            token: tenant.token,
+            name: tenant.name.clone(),
+            uid: tenant.uid,
+            priority: tenant.priority,
+            runner: tenant.runner,
+            ending: tenant.ending,
+            started_at_s: tenant.started_at_s,
+            gpus: tenant.gpus.iter().map(SavedGpu::of).collect(),
+            pids: self.pids(tenant).into_iter().collect(),
+        });
+        let measured = |card: &crate::card::Card| Some((card.facts.uuid, card.context_units?));
+        Saved {
+            next_tenant: self.next_tenant,
+            tenants: tenants.collect(),
+            contexts: self.cards.values().filter_map(measured).collect(),
+            modes: self.cards.iter().map(|(uuid, card)| (*uuid, card.mode)).collect(),
+        }
+    }
+
+    /// Takes back what an earlier broker kept. A tenant with a card that is gone, or that would
+    /// overfill one, is left out and returned by name.
+    ///
+    /// The daemon leaves out pids that have ended, and reports each runner that has.
+    pub fn restore(&mut self, now: Nanos, saved: Saved) -> Vec<String> {
+        self.next_tenant = self.next_tenant.max(saved.next_tenant);
+        for (uuid, card) in &mut self.cards {
+            card.context_units = saved.contexts.get(uuid).copied();
+            card.mode = saved.modes.get(uuid).copied().unwrap_or_default();
+        }
+        let mut left_out = Vec::new();
+        for kept in saved.tenants {
+            let name = kept.name.clone();
+            if !self.restore_tenant(now, kept) {
+                left_out.push(name);
+            }
+        }
+        left_out
+    }
+
+    fn restore_tenant(&mut self, now: Nanos, kept: SavedTenant) -> bool {
+        let fits = |gpu: &SavedGpu| {
+            self.cards.get(&gpu.uuid).is_some_and(|card| {
+                let requested = self.requested_units(gpu.uuid) + u64::from(gpu.request_units);
+                requested <= card.total_units() && u64::from(gpu.limit_units) <= card.total_units()
+            })
+        };
+        let known = self.tenants.values().any(|t| t.token == kept.token || t.id == kept.id);
+        if known || kept.gpus.is_empty() || !kept.gpus.iter().all(fits) {
+            return false;
+        }
+        let absent: BTreeSet<u32> = kept.pids.into_iter().collect();
+        // In any case there is a first look at who is left.
+        let until = if absent.is_empty() { now } else { now + RETURN_HOME_NS };
+        self.home_until = self.home_until.max(Some(until));
+        self.next_tenant = self.next_tenant.max(kept.id + 1);
+        let tenant = Tenant {
+            id: kept.id,
+            token: kept.token,
+            name: kept.name,
+            uid: kept.uid,
+            priority: kept.priority,
+            runner: kept.runner,
+            runner_gone: false,
+            ending: kept.ending,
+            started_at_s: kept.started_at_s,
+            gpus: kept.gpus.into_iter().map(SavedGpu::entitlement).collect(),
+            processes: BTreeSet::new(),
+            absent,
+        };
+        self.tenants.insert(kept.id, tenant);
+        self.note_tenants(now);
+        true
+    }
+
+    /// Pids of a tenant's processes, those that have yet to come back among them.
+    pub(crate) fn pids(&self, tenant: &Tenant) -> BTreeSet<u32> {
+        let joined = tenant.processes.iter().filter_map(|c| self.processes.get(c));
+        joined.map(|p| p.peer.pid).chain(tenant.absent.iter().copied()).collect()
+    }
+}
+
+impl SavedGpu {
+    fn of(gpu: &TenantGpu) -> Self {
+        Self {
+            uuid: gpu.uuid,
+            request_units: gpu.request_units,
+            limit_units: gpu.limit_units,
+            share_percent: gpu.share_percent,
+            share_limit_percent: gpu.share_limit_percent,
+        }
+    }
+
+    fn entitlement(self) -> TenantGpu {
+        TenantGpu {
+            uuid: self.uuid,
+            request_units: self.request_units,
+            limit_units: self.limit_units,
+            share_percent: self.share_percent,
+            share_limit_percent: self.share_limit_percent,
+            allowed_units: 0,
+            forced_units: 0,
+            refused: 0,
+            queue: VecDeque::new(),
+        }
+    }
+}

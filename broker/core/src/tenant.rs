@@ -1,0 +1,144 @@
+//! A tenant and its processes, as the broker's own books have them. What a page says is kept beside
+//! as a hint ([`ProcessGpu::word`]) and never enters a sum unchecked.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use halfwarp_api::wire::Token;
+
+use crate::{
+    Nanos,
+    card::Uuid,
+    event::{ClientId, PageRef, Peer, Runner, Word},
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant {
+    pub(crate) id: u64,
+    pub(crate) token: Token,
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) priority: u16,
+    pub(crate) runner: Option<Runner>,
+    pub(crate) runner_gone: bool,
+    /// Somebody asked for its end; it goes with its last process.
+    pub(crate) ending: bool,
+    pub(crate) started_at_s: u64,
+    /// By slot.
+    pub(crate) gpus: Vec<TenantGpu>,
+    pub(crate) processes: BTreeSet<ClientId>,
+    /// Pids that had joined before the broker was restarted and have not come back yet.
+    pub(crate) absent: BTreeSet<u32>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TenantGpu {
+    pub(crate) uuid: Uuid,
+    pub(crate) request_units: u32,
+    pub(crate) limit_units: u32,
+    pub(crate) share_percent: u8,
+    pub(crate) share_limit_percent: u8,
+    /// Sum over the processes of what each is allowed.
+    pub(crate) allowed_units: u64,
+    /// Units allowed beside any limit since the tenant began: contexts dearer than their charge.
+    pub(crate) forced_units: u64,
+    /// Allocations that were refused.
+    pub(crate) refused: u64,
+    pub(crate) queue: VecDeque<Pending>,
+}
+
+/// A `Grow` that has no answer yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) client: ClientId,
+    pub(crate) seq: u32,
+    pub(crate) wanted_units: u32,
+    pub(crate) stage: Stage,
+}
+
+/// How far the search for room has come.
+#[derive(Clone, Debug)]
+pub(crate) enum Stage {
+    New,
+    /// The pages are being read for slack.
+    Reading,
+    /// Slack was asked back from these.
+    Recalled {
+        until: Nanos,
+        from: BTreeSet<PageRef>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    pub(crate) tenant: u64,
+    pub(crate) peer: Peer,
+    pub(crate) joined_at_s: u64,
+    /// Whether its connection stands; a process may outlive it.
+    pub(crate) connected: bool,
+    /// When the connection ended.
+    pub(crate) closed_at: Option<Nanos>,
+    /// By slot.
+    pub(crate) gpus: Vec<ProcessGpu>,
+    /// Notes told as events in the second that began at `notes_since`; more are only counted.
+    pub(crate) notes: u32,
+    pub(crate) notes_since: Nanos,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProcessGpu {
+    /// The truth: what was granted and not returned.
+    pub(crate) allowed_units: u32,
+    /// Left from this process's former connection until its first grow says what it still holds.
+    pub(crate) carried_units: u32,
+    /// It had joined before the broker was restarted: what it asks for first, it holds already.
+    pub(crate) returning: bool,
+    /// What the page last said.
+    pub(crate) word: Word,
+    pub(crate) recall: Option<Recall>,
+    /// What its context is charged with.
+    pub(crate) context_units: u32,
+    pub(crate) measuring: Option<Measuring>,
+}
+
+/// A `Recall` without its `Return`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recall {
+    pub(crate) seq: u32,
+    pub(crate) until: Nanos,
+}
+
+/// A context whose cost is being looked up. Counts only if the ledger stood still meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measuring {
+    pub(crate) seq: u32,
+    pub(crate) charged_units: u32,
+    pub(crate) until: Nanos,
+    /// `held` and when it was read, before the sample.
+    pub(crate) before: Option<(u32, Nanos)>,
+    /// What a sample younger than that showed.
+    pub(crate) used_bytes: Option<u64>,
+}
+
+impl ProcessGpu {
+    /// What it holds by its page, as far as that can be true.
+    pub(crate) fn held_units(&self) -> u32 {
+        self.word.held.min(self.allowed_units).max(self.carried_units)
+    }
+
+    /// What it could give back by its page. Grants on their way are in neither half of the word.
+    pub(crate) fn slack_units(&self) -> u32 {
+        self.word.allowed.saturating_sub(self.word.held).min(self.allowed_units)
+    }
+
+    /// All that is promised to it.
+    pub(crate) fn promised_units(&self) -> u64 {
+        u64::from(self.allowed_units) + u64::from(self.carried_units)
+    }
+}
+
+impl TenantGpu {
+    /// What the card owes this tenant: its request, or more if it was given more.
+    pub(crate) fn committed_units(&self) -> u64 {
+        self.allowed_units.max(self.request_units.into())
+    }
+}

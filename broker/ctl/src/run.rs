@@ -1,0 +1,127 @@
+//! `halfwarp run`: finds or starts the broker, asks it for a tenant, runs the program with the
+//! library in it, passes signals on, gives the tenant back, ends as the program did.
+
+mod child;
+mod environment;
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Child, ExitCode},
+    time::Duration,
+};
+
+use halfwarp_rest::{Admitted, NewTenant};
+
+pub(crate) use environment::{SIM_ENVIRONMENT, preloadable};
+
+use crate::{
+    args::RunArgs,
+    artefacts::Artefacts,
+    broker::{self, Origin, Place, asking, speaks_our_version},
+    client::{CallError, Client},
+    failure::Failure,
+};
+
+/// The program has ended; its caller does not wait long for a broker that does not answer.
+const GIVE_BACK_DEADLINE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(asked: &RunArgs) -> Result<ExitCode, Failure> {
+    let artefacts = Artefacts::beside_self()?;
+    let library = preloadable(artefacts.sound_library()?)?;
+    let place = Place::choose(&asked.which)?;
+    let (client, broker, admitted) = admit(asked, &place, &artefacts)?;
+    let variables = environment::of_a_tenant(&admitted, &library, place.sim.as_ref(), |name| {
+        std::env::var_os(name)
+    });
+    let ended = child::run(&asked.command, &variables, broker);
+    give_back(&client.within(GIVE_BACK_DEADLINE), admitted.id);
+    ended.map(ExitCode::from)
+}
+
+/// A tenant of the broker that serves in `place`; a private one is started if there is none.
+fn admit(
+    asked: &RunArgs,
+    place: &Place,
+    artefacts: &Artefacts,
+) -> Result<(Client, Option<Child>, Admitted), Failure> {
+    let wish = wish(asked);
+    for last in [false, true] {
+        let (client, child) = connect(place, artefacts)?;
+        match client.admit(&wish) {
+            Ok(admitted) => return Ok((client, child, admitted)),
+            // A private broker ends after its last tenant, perhaps just now; another can be had.
+            Err(CallError::Absent(_) | CallError::Deserted(_) | CallError::Garbage(_))
+                if place.origin == Origin::Private && !last => {}
+            Err(error) => {
+                let tried = format!("asking for a tenant at {}", client.socket().display());
+                return Err(error.failure(tried));
+            }
+        }
+    }
+    unreachable!("the last round returns")
+}
+
+fn connect(place: &Place, artefacts: &Artefacts) -> Result<(Client, Option<Child>), Failure> {
+    if place.origin == Origin::Private {
+        let private = broker::private(place, artefacts)?;
+        return Ok((private.client, private.child));
+    }
+    let client = Client::new(&place.dir)?;
+    let node = client.node().map_err(|error| error.failure(asking(&client)))?;
+    speaks_our_version(&node, &client)?;
+    Ok((client, None))
+}
+
+fn wish(asked: &RunArgs) -> NewTenant {
+    NewTenant {
+        name: Some(asked.name.clone().unwrap_or_else(|| program_name(&asked.command[0]))),
+        gpus: asked.gpus.clone(),
+        memory: asked.memory.clone(),
+        compute: asked.compute,
+        mode: asked.mode,
+        priority: asked.priority,
+        swap: asked.swap,
+        runner_pid: Some(std::process::id()),
+    }
+}
+
+/// A tenant's name is printable and at most 63 characters long; a file's name may be neither.
+fn program_name(program: &OsString) -> String {
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).take(63).collect()
+}
+
+/// Ends the tenant, unless processes of it live on (a daemon it started): then the broker ends it
+/// after the last of them.
+fn give_back(client: &Client, id: u64) {
+    let ended = client.tenant(id).and_then(|tenant| {
+        let lives = |pid: u32| PathBuf::from(format!("/proc/{pid}")).exists();
+        if tenant.processes.iter().any(|process| lives(process.pid)) {
+            return Ok(());
+        }
+        client.dismiss(id)
+    });
+    match ended {
+        Ok(()) => {}
+        // Gone already, as it should be, or there is nobody left to give it to.
+        Err(CallError::Absent(_) | CallError::Deserted(_)) => {}
+        Err(error) if error.is_not_found() => {}
+        Err(error) => {
+            let failure = error.failure(format!("giving back tenant {id}"));
+            eprintln!("halfwarp: {failure}; the broker ends it by itself");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_named_after_its_program() {
+        assert_eq!(program_name(&"/usr/bin/python3".into()), "python3");
+        assert_eq!(program_name(&"a\nb".into()), "a?b");
+        assert_eq!(program_name(&"é".repeat(80).into()).chars().count(), 63);
+    }
+}

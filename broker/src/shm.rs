@@ -1,0 +1,161 @@
+//! The two pages shared with each process. One of the two files with unsafe code: mapping memory.
+//!
+//! Both memfds are made here and sealed against any change of size, so nothing that the client does
+//! can take the memory away under a mapping. The broker's page is also sealed against future writes
+//! after its own mapping exists: whoever gets that descriptor can map it to read and no more.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    ptr,
+    sync::atomic::Ordering,
+};
+
+use halfwarp_api::shm::{BROKER_PAGE_BYTES, BrokerPage, CLIENT_PAGE_BYTES, ClientPage, PAGE_MAGIC};
+use halfwarp_broker_core::{Nanos, WelcomeGpu, Word};
+use rustix::{
+    fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
+    io::Errno,
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
+
+/// How long the broker calls itself alive at a time, and how often it does.
+pub(crate) const ALIVE_NS: Nanos = 1_000_000_000;
+pub(crate) const ALIVE_EVERY_MS: u64 = 250;
+
+/// A mapping of `BYTES` bytes that is `T`, shared with another process.
+#[derive(Debug)]
+struct Mapping<T, const BYTES: usize> {
+    at: ptr::NonNull<T>,
+}
+
+// SAFETY: a mapping is not tied to a thread, and all that is reached through it is atomics.
+unsafe impl<T, const BYTES: usize> Send for Mapping<T, BYTES> {}
+
+impl<T, const BYTES: usize> Mapping<T, BYTES> {
+    fn new(memory: &OwnedFd) -> io::Result<Self> {
+        const { assert!(size_of::<T>() <= BYTES) };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: no address is asked for, so no existing mapping is replaced.
+        let at = unsafe {
+            mmap(ptr::null_mut(), BYTES, protection, MapFlags::SHARED, memory.as_fd(), 0)
+        }?;
+        let at = ptr::NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { at })
+    }
+
+    fn get(&self) -> &T {
+        // SAFETY: mapped readable and writable with at least `size_of::<T>()` bytes, page-aligned,
+        // until drop; `T` is one of the two page layouts, all atomics, for which every bit pattern
+        // is valid and another process's writes are no race. The file cannot shrink (sealed).
+        unsafe { self.at.as_ref() }
+    }
+}
+
+impl<T, const BYTES: usize> Drop for Mapping<T, BYTES> {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `new` mapped, and no reference outlives `self`.
+        // An error would mean that it was not mapped; nothing can be done about that here.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), BYTES) };
+    }
+}
+
+/// A process's pair of pages, the broker's side of it.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    broker: Mapping<BrokerPage, BROKER_PAGE_BYTES>,
+    client: Mapping<ClientPage, CLIENT_PAGE_BYTES>,
+}
+
+/// The descriptors for the client, in the order in which they travel.
+pub(crate) type Descriptors = [OwnedFd; 2];
+
+impl Pages {
+    pub(crate) fn new(
+        generation: u64,
+        now: Nanos,
+        gpus: &[WelcomeGpu],
+    ) -> io::Result<(Self, Descriptors)> {
+        let size = SealFlags::SHRINK | SealFlags::GROW;
+        let broker_memory = memory(c"halfwarp-broker", BROKER_PAGE_BYTES)?;
+        let client_memory = memory(c"halfwarp-client", CLIENT_PAGE_BYTES)?;
+        let pages =
+            Self { broker: Mapping::new(&broker_memory)?, client: Mapping::new(&client_memory)? };
+        fcntl_add_seals(&broker_memory, size | SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+        fcntl_add_seals(&client_memory, size | SealFlags::SEAL)?;
+        let page = pages.broker.get();
+        page.generation.store(generation, Ordering::Relaxed);
+        page.alive_until_ns.store(now + ALIVE_NS, Ordering::Relaxed);
+        for (gpu, told) in page.gpus.iter().zip(gpus) {
+            gpu.limit_units.store(told.limit_units, Ordering::Relaxed);
+        }
+        page.magic.store(PAGE_MAGIC, Ordering::Release);
+        pages.client.get().magic.store(PAGE_MAGIC, Ordering::Release);
+        Ok((pages, [broker_memory, client_memory]))
+    }
+
+    pub(crate) fn say_alive(&self, now: Nanos) {
+        self.broker.get().alive_until_ns.store(now + ALIVE_NS, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_processes(&self, processes: u32) {
+        self.broker.get().processes.store(processes, Ordering::Relaxed);
+    }
+
+    /// A ledger word, read once. The client writes it, so it is a hint.
+    pub(crate) fn word(&self, slot: u8) -> Option<Word> {
+        let line = self.client.get().ledger.get(usize::from(slot))?;
+        let word = line.word.load(Ordering::Relaxed);
+        Some(Word { held: word as u32, allowed: (word >> 32) as u32 })
+    }
+}
+
+fn memory(name: &std::ffi::CStr, bytes: usize) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3 there is no such flag.
+        Err(Errno::INVAL) => memfd_create(name, flags),
+        made => made,
+    }?;
+    ftruncate(&made, bytes as u64)?;
+    Ok(made)
+}
+
+#[cfg(test)]
+impl Pages {
+    /// Writes a ledger word as a client would.
+    pub(crate) fn write_word(client: &OwnedFd, slot: u64, held: u32, allowed: u32) {
+        let at = std::mem::offset_of!(ClientPage, ledger) as u64 + 64 * slot;
+        let word = u64::from(allowed) << 32 | u64::from(held);
+        rustix::io::pwrite(client, &word.to_le_bytes(), at).expect("written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_can_neither_write_the_broker_s_page_nor_change_a_size() {
+        let (pages, [broker, client]) = Pages::new(7, 100, &[]).expect("pages");
+        assert_eq!(ftruncate(&broker, 0), Err(Errno::PERM));
+        assert_eq!(ftruncate(&client, 1 << 20), Err(Errno::PERM));
+        assert_eq!(fcntl_add_seals(&client, SealFlags::WRITE), Err(Errno::PERM));
+        assert_eq!(rustix::io::pwrite(&broker, &[1], 0), Err(Errno::PERM));
+        assert!(Mapping::<BrokerPage, BROKER_PAGE_BYTES>::new(&broker).is_err(), "writable");
+        let theirs = Mapping::<ClientPage, CLIENT_PAGE_BYTES>::new(&client).expect("its own");
+        assert_eq!(theirs.get().magic.load(Ordering::Acquire), PAGE_MAGIC);
+        theirs.get().ledger[3].word.store((9 << 32) | 4, Ordering::Relaxed);
+        assert_eq!(pages.word(3), Some(Word { held: 4, allowed: 9 }));
+        assert_eq!(pages.word(16), None);
+    }
+
+    #[test]
+    fn the_broker_s_page_says_how_long_it_calls_itself_alive() {
+        let (pages, _) = Pages::new(7, 100, &[]).expect("pages");
+        pages.say_alive(5);
+        let page = pages.broker.get();
+        assert_eq!(page.alive_until_ns.load(Ordering::Relaxed), 5 + ALIVE_NS);
+        assert_eq!(page.generation.load(Ordering::Relaxed), 7);
+    }
+}

@@ -1,0 +1,6 @@
+//! The atomics of this crate, from one place so that loom can stand in for them.
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,242 @@
+//! The books of one process: which allocation, handle or context holds how many units on which card,
+//! so that what came in goes out once, whatever call gives it back.
+//!
+//! Plain data behind the process's lock; nothing here calls the driver or the broker. A function that
+//! takes something out returns what is to be released, and the caller releases it when the driver
+//! has agreed (or puts it back).
+
+use std::collections::{BTreeMap, HashMap};
+
+use shim_cuda_headers::{CUcontext, CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
+
+use crate::process::Slot;
+
+/// An allocation that has an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Allocation {
+    pub(crate) slot: Slot,
+    pub(crate) units: u32,
+    /// It is freed with this context; pools and VMM outlive theirs.
+    pub(crate) context: Option<CUcontext>,
+}
+
+/// Physical memory made by `cuMemCreate`: alive while a handle or a mapping refers to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Physical {
+    slot: Slot,
+    units: u32,
+    handles: u32,
+    mappings: u32,
+}
+
+/// A handle's reference that was taken out of the books.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Released {
+    id: u64,
+    before: Physical,
+    /// What is free once the driver has agreed.
+    pub(crate) freed: Option<Freed>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Context {
+    slot: Slot,
+    /// Retains of a primary context, 1 for any other.
+    references: u32,
+}
+
+/// The charge for having contexts on a card.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Overhead {
+    units: u32,
+    contexts: u32,
+}
+
+/// The books.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    allocations: HashMap<CUdeviceptr, Allocation>,
+    physical: HashMap<u64, Physical>,
+    next_physical: u64,
+    /// Handle values are the driver's and come again after a release.
+    handles: HashMap<CUmemGenericAllocationHandle, u64>,
+    /// By address: size in bytes and what is mapped there.
+    mappings: BTreeMap<CUdeviceptr, (usize, u64)>,
+    contexts: HashMap<CUcontext, Context>,
+    primary: HashMap<CUdevice, CUcontext>,
+    overhead: HashMap<Slot, Overhead>,
+}
+
+/// Units to release on a card.
+pub(crate) type Freed = (Slot, u32);
+
+impl Books {
+    /// Enters an allocation at the address that the driver gave.
+    pub(crate) fn enter(&mut self, address: CUdeviceptr, allocation: Allocation) {
+        self.allocations.insert(address, allocation);
+    }
+
+    /// Takes an allocation out, before the driver is asked to free it: once the driver has, another
+    /// thread may be given the same address.
+    pub(crate) fn take(&mut self, address: CUdeviceptr) -> Option<Allocation> {
+        self.allocations.remove(&address)
+    }
+
+    /// Enters physical memory under its handle.
+    pub(crate) fn enter_handle(
+        &mut self,
+        handle: CUmemGenericAllocationHandle,
+        slot: Slot,
+        units: u32,
+    ) {
+        let id = self.next_physical;
+        self.next_physical += 1;
+        self.physical.insert(id, Physical { slot, units, handles: 1, mappings: 0 });
+        self.handles.insert(handle, id);
+    }
+
+    /// The driver gave the handle out once more (`cuMemRetainAllocationHandle`).
+    pub(crate) fn retain_handle(&mut self, handle: CUmemGenericAllocationHandle) {
+        if let Some(physical) = self.handles.get(&handle).and_then(|id| self.physical.get_mut(id)) {
+            physical.handles += 1;
+        }
+    }
+
+    /// One reference by handle goes, before the driver is asked: once it has agreed, another thread
+    /// may be given the same value. `None` for a handle that is not ours.
+    pub(crate) fn release_handle(
+        &mut self,
+        handle: CUmemGenericAllocationHandle,
+    ) -> Option<Released> {
+        let id = *self.handles.get(&handle)?;
+        let physical = self.physical.get_mut(&id)?;
+        let before = *physical;
+        physical.handles = physical.handles.saturating_sub(1);
+        if physical.handles == 0 {
+            self.handles.remove(&handle);
+        }
+        Some(Released { id, before, freed: self.free_if_unused(id) })
+    }
+
+    /// The driver refused to release the handle: as it was before.
+    pub(crate) fn restore_handle(&mut self, handle: CUmemGenericAllocationHandle, was: Released) {
+        self.physical.insert(was.id, was.before);
+        self.handles.insert(handle, was.id);
+    }
+
+    /// The driver mapped a handle.
+    pub(crate) fn map(
+        &mut self,
+        address: CUdeviceptr,
+        bytes: usize,
+        handle: CUmemGenericAllocationHandle,
+    ) {
+        let Some(&id) = self.handles.get(&handle) else { return };
+        if let Some(physical) = self.physical.get_mut(&id) {
+            physical.mappings += 1;
+            self.mappings.insert(address, (bytes, id));
+        }
+    }
+
+    /// The driver unmapped a range (whole mappings only); what that frees.
+    pub(crate) fn unmap(&mut self, address: CUdeviceptr, bytes: usize) -> Vec<Freed> {
+        let end = address.saturating_add(bytes as u64);
+        let gone: Vec<_> = self.mappings.range(address..end).map(|(at, m)| (*at, m.1)).collect();
+        gone.into_iter()
+            .filter_map(|(at, id)| {
+                self.mappings.remove(&at);
+                let physical = self.physical.get_mut(&id)?;
+                physical.mappings = physical.mappings.saturating_sub(1);
+                self.free_if_unused(id)
+            })
+            .collect()
+    }
+
+    fn free_if_unused(&mut self, id: u64) -> Option<Freed> {
+        let physical = *self.physical.get(&id)?;
+        if physical.handles > 0 || physical.mappings > 0 {
+            return None;
+        }
+        self.physical.remove(&id);
+        Some((physical.slot, physical.units))
+    }
+
+    /// Whether a context's cost is to be charged now: true for the first on the card, which the
+    /// caller then charges `units` for (or calls [`Self::no_overhead`]).
+    pub(crate) fn first_context(&mut self, slot: Slot, units: u32) -> bool {
+        let mut first = false;
+        self.overhead.entry(slot).or_insert_with(|| {
+            first = true;
+            Overhead { units, contexts: 0 }
+        });
+        first
+    }
+
+    /// The charge turned out to be this much.
+    pub(crate) fn overhead_is(&mut self, slot: Slot, units: u32) {
+        if let Some(overhead) = self.overhead.get_mut(&slot) {
+            overhead.units = units;
+        }
+    }
+
+    /// The context did not come about after all; the units of its charge, if there is no other.
+    pub(crate) fn no_overhead(&mut self, slot: Slot) -> Option<Freed> {
+        let overhead = self.overhead.get(&slot).filter(|o| o.contexts == 0)?;
+        let freed = (slot, overhead.units);
+        self.overhead.remove(&slot);
+        Some(freed)
+    }
+
+    /// A context was made, or a primary one retained once more.
+    pub(crate) fn enter_context(
+        &mut self,
+        context: CUcontext,
+        slot: Slot,
+        primary_of: Option<CUdevice>,
+    ) {
+        if let Some(device) = primary_of {
+            self.primary.insert(device, context);
+        }
+        let entry = self.contexts.entry(context).or_insert(Context { slot, references: 0 });
+        entry.references += 1;
+        if entry.references == 1
+            && let Some(overhead) = self.overhead.get_mut(&slot)
+        {
+            overhead.contexts += 1;
+        }
+    }
+
+    /// The card of a context that is known.
+    pub(crate) fn slot_of(&self, context: CUcontext) -> Option<Slot> {
+        self.contexts.get(&context).map(|c| c.slot)
+    }
+
+    /// The primary context of a device, if this process has retained it.
+    pub(crate) fn primary_of(&self, device: CUdevice) -> Option<CUcontext> {
+        self.primary.get(&device).copied()
+    }
+
+    /// One reference to a context is gone (`all`: every one); what that frees.
+    pub(crate) fn leave_context(&mut self, context: CUcontext, all: bool) -> Vec<Freed> {
+        let Some(entry) = self.contexts.get_mut(&context) else { return Vec::new() };
+        entry.references = if all { 0 } else { entry.references.saturating_sub(1) };
+        if entry.references > 0 {
+            return Vec::new();
+        }
+        let slot = entry.slot;
+        self.contexts.remove(&context);
+        let mut freed: Vec<Freed> = Vec::new();
+        self.allocations.retain(|_, a| {
+            let dies = a.context == Some(context);
+            if dies {
+                freed.push((a.slot, a.units));
+            }
+            !dies
+        });
+        if let Some(overhead) = self.overhead.get_mut(&slot) {
+            overhead.contexts = overhead.contexts.saturating_sub(1);
+        }
+        freed.extend(self.no_overhead(slot));
+        freed
+    }
+}

@@ -1,0 +1,307 @@
+//! Memory that has an address of its own: linear, pitched, managed, stream-ordered.
+//!
+//! An allocation, in the order things happen:
+//!
+//! ```text
+//!   charge          before the driver is asked, so that the sum never passes the limit
+//!   the driver      refuses: the charge is given back and its code passed on
+//!   enter           the address is in the books
+//! ```
+//!
+//! And a free: taken out of the books, then the driver, then released; back into the books if the
+//! driver says no.
+
+use std::ffi::c_uint;
+
+use halfwarp_api::{UNIT_BYTES, units, wire::NoteKind};
+use halfwarp_label as label;
+use shim_cuda_headers::{CUdeviceptr, CUdeviceptr_v1, CUmemoryPool, CUresult, CUstream, DriverFn};
+
+use super::{context, current, joined};
+use crate::{books::Allocation, process::Process, real::call, sys::Errno};
+
+/// The driver backs managed memory in pieces of this size.
+const MANAGED_GRANULE_BYTES: u64 = 2 << 20;
+/// Rows of pitched memory begin at multiples of this on every card so far; what the driver really
+/// chose is charged afterwards.
+const PITCH_BYTES: u64 = 512;
+
+/// Whether an allocation ends with the context it was made in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    WithContext,
+    /// Pools belong to the device.
+    ByItself,
+}
+
+/// Charges `bytes`, lets the driver allocate, and enters what it gave. `made` returns the driver's
+/// code and the address.
+fn allocate(
+    process: &Process,
+    function: DriverFn,
+    bytes: u64,
+    ends: Ends,
+    make: impl FnOnce() -> (CUresult, CUdeviceptr),
+) -> CUresult {
+    let Some((current, slot)) = current(process) else { return make().0 };
+    let Some(units) = units(bytes).filter(|n| *n > 0) else {
+        if bytes == 0 {
+            return make().0;
+        }
+        return refuse(process, function, slot, bytes);
+    };
+    // A context that the runtime made behind our back is charged when it is first seen here.
+    if context::seen(process, slot).is_err() || process.charge(slot, units).is_err() {
+        return refuse(process, function, slot, bytes);
+    }
+    label::charge_done();
+    let (code, address) = make();
+    label::driver_allocated();
+    if code.is_ok() {
+        let context = (ends == Ends::WithContext).then_some(current);
+        process.books().enter(address, Allocation { slot, units, context });
+        label::allocation_entered();
+    } else {
+        process.release(slot, units);
+    }
+    code
+}
+
+/// Out of memory, with a note for the broker's event log.
+pub(super) fn refuse(
+    process: &Process,
+    function: DriverFn,
+    slot: crate::process::Slot,
+    bytes: u64,
+) -> CUresult {
+    process.note(NoteKind::OutOfMemory, slot, bytes, function as u64);
+    CUresult::OUT_OF_MEMORY
+}
+
+/// Takes `address` out of the books, lets the driver free it, and releases its charge.
+fn free(process: &Process, address: CUdeviceptr, give: impl FnOnce() -> CUresult) -> CUresult {
+    let taken = process.books().take(address);
+    label::free_taken();
+    let code = give();
+    label::driver_freed();
+    if let Some(allocation) = taken {
+        if code.is_ok() {
+            process.release(allocation.slot, allocation.units);
+            label::free_released();
+        } else {
+            process.books().enter(address, allocation);
+        }
+    }
+    code
+}
+
+/// Reads an address that the driver has just written.
+///
+/// # Safety
+/// `at` is the output that was passed to a call which succeeded.
+unsafe fn written<T: Copy + Into<u64>>(code: CUresult, at: *const T) -> (CUresult, CUdeviceptr) {
+    if !code.is_ok() {
+        return (code, 0);
+    }
+    // SAFETY: the driver succeeded, so it has written here.
+    (code, unsafe { at.read() }.into())
+}
+
+pub(crate) unsafe extern "C" fn cuMemAlloc_v2(out: *mut CUdeviceptr, bytes: usize) -> CUresult {
+    let make = || {
+        // SAFETY: the arguments are the caller's, passed on unchanged.
+        let code = unsafe { call::cuMemAlloc_v2(out, bytes) };
+        // SAFETY: the output just passed.
+        unsafe { written(code, out) }
+    };
+    let process = joined!(make().0);
+    let _errno = Errno::keep();
+    if out.is_null() {
+        return make().0;
+    }
+    allocate(process, DriverFn::cuMemAlloc_v2, bytes as u64, Ends::WithContext, make)
+}
+
+pub(crate) unsafe extern "C" fn cuMemAlloc(out: *mut CUdeviceptr_v1, bytes: c_uint) -> CUresult {
+    let make = || {
+        // SAFETY: the arguments are the caller's, passed on unchanged.
+        let code = unsafe { call::cuMemAlloc(out, bytes) };
+        // SAFETY: the output just passed.
+        unsafe { written(code, out) }
+    };
+    let process = joined!(make().0);
+    let _errno = Errno::keep();
+    if out.is_null() {
+        return make().0;
+    }
+    allocate(process, DriverFn::cuMemAlloc, bytes.into(), Ends::WithContext, make)
+}
+
+pub(crate) unsafe extern "C" fn cuMemAllocManaged(
+    out: *mut CUdeviceptr,
+    bytes: usize,
+    flags: c_uint,
+) -> CUresult {
+    let make = || {
+        // SAFETY: the arguments are the caller's, passed on unchanged.
+        let code = unsafe { call::cuMemAllocManaged(out, bytes, flags) };
+        // SAFETY: the output just passed.
+        unsafe { written(code, out) }
+    };
+    let process = joined!(make().0);
+    let _errno = Errno::keep();
+    if out.is_null() {
+        return make().0;
+    }
+    let whole =
+        (bytes as u64).div_ceil(MANAGED_GRANULE_BYTES).saturating_mul(MANAGED_GRANULE_BYTES);
+    allocate(process, DriverFn::cuMemAllocManaged, whole, Ends::WithContext, make)
+}
+
+pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
+    out: *mut CUdeviceptr,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    element: c_uint,
+) -> CUresult {
+    let make = || {
+        // SAFETY: the arguments are the caller's, passed on unchanged.
+        let code = unsafe { call::cuMemAllocPitch_v2(out, pitch, width, height, element) };
+        // SAFETY: the output just passed.
+        unsafe { written(code, out) }
+    };
+    let process = joined!(make().0);
+    let _errno = Errno::keep();
+    if out.is_null() || pitch.is_null() {
+        return make().0;
+    }
+    let row = (width as u64).div_ceil(PITCH_BYTES).saturating_mul(PITCH_BYTES);
+    let guess = row.saturating_mul(height as u64);
+    let function = DriverFn::cuMemAllocPitch_v2;
+    let code = allocate(process, function, guess, Ends::WithContext, make);
+    if !code.is_ok() {
+        return code;
+    }
+    // SAFETY: the driver succeeded, so it has written both.
+    let (address, chosen) = unsafe { (out.read(), pitch.read()) };
+    let real = (chosen as u64).saturating_mul(height as u64);
+    match recharge(process, address, real) {
+        Ok(()) => code,
+        Err(slot) => {
+            // SAFETY: an allocation that the driver has just made and the program has not seen.
+            free(process, address, || unsafe { call::cuMemFree_v2(address) });
+            refuse(process, function, slot, real)
+        }
+    }
+}
+
+/// Corrects the charge of a fresh allocation to what the driver really took.
+fn recharge(process: &Process, at: CUdeviceptr, bytes: u64) -> Result<(), crate::process::Slot> {
+    let Some(entry) = process.books().take(at) else { return Ok(()) };
+    let real = units(bytes).unwrap_or(u32::MAX);
+    let more = real.saturating_sub(entry.units);
+    let fits = more == 0 || process.charge(entry.slot, more).is_ok();
+    process.release(entry.slot, entry.units.saturating_sub(real));
+    let units = if fits { real } else { entry.units };
+    process.books().enter(at, Allocation { units, ..entry });
+    if fits { Ok(()) } else { Err(entry.slot) }
+}
+
+pub(crate) unsafe extern "C" fn cuMemAllocPitch(
+    out: *mut CUdeviceptr_v1,
+    pitch: *mut c_uint,
+    width: c_uint,
+    height: c_uint,
+    element: c_uint,
+) -> CUresult {
+    let make = || {
+        // SAFETY: the arguments are the caller's, passed on unchanged.
+        let code = unsafe { call::cuMemAllocPitch(out, pitch, width, height, element) };
+        // SAFETY: the output just passed.
+        unsafe { written(code, out) }
+    };
+    let process = joined!(make().0);
+    let _errno = Errno::keep();
+    if out.is_null() || pitch.is_null() {
+        return make().0;
+    }
+    let row = u64::from(width).div_ceil(PITCH_BYTES) * PITCH_BYTES;
+    let bytes = row.saturating_mul(height.into());
+    allocate(process, DriverFn::cuMemAllocPitch, bytes, Ends::WithContext, make)
+}
+
+pub(crate) unsafe extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> CUresult {
+    // SAFETY: the argument is the caller's, passed on unchanged.
+    let give = || unsafe { call::cuMemFree_v2(address) };
+    let process = joined!(give());
+    let _errno = Errno::keep();
+    free(process, address, give)
+}
+
+pub(crate) unsafe extern "C" fn cuMemFree(address: CUdeviceptr_v1) -> CUresult {
+    // SAFETY: the argument is the caller's, passed on unchanged.
+    let give = || unsafe { call::cuMemFree(address) };
+    let process = joined!(give());
+    let _errno = Errno::keep();
+    free(process, address.into(), give)
+}
+
+/// The stream-ordered rows, each for both default streams.
+macro_rules! stream_ordered {
+    ($($alloc:ident $from_pool:ident $free:ident;)*) => {$(
+        pub(crate) unsafe extern "C" fn $alloc(
+            out: *mut CUdeviceptr,
+            bytes: usize,
+            stream: CUstream,
+        ) -> CUresult {
+            let make = || {
+                // SAFETY: the arguments are the caller's, passed on unchanged.
+                let code = unsafe { call::$alloc(out, bytes, stream) };
+                // SAFETY: the output just passed.
+                unsafe { written(code, out) }
+            };
+            let process = joined!(make().0);
+            let _errno = Errno::keep();
+            if out.is_null() {
+                return make().0;
+            }
+            allocate(process, DriverFn::$alloc, bytes as u64, Ends::ByItself, make)
+        }
+
+        pub(crate) unsafe extern "C" fn $from_pool(
+            out: *mut CUdeviceptr,
+            bytes: usize,
+            pool: CUmemoryPool,
+            stream: CUstream,
+        ) -> CUresult {
+            let make = || {
+                // SAFETY: the arguments are the caller's, passed on unchanged.
+                let code = unsafe { call::$from_pool(out, bytes, pool, stream) };
+                // SAFETY: the output just passed.
+                unsafe { written(code, out) }
+            };
+            let process = joined!(make().0);
+            let _errno = Errno::keep();
+            if out.is_null() {
+                return make().0;
+            }
+            allocate(process, DriverFn::$from_pool, bytes as u64, Ends::ByItself, make)
+        }
+
+        pub(crate) unsafe extern "C" fn $free(address: CUdeviceptr, stream: CUstream) -> CUresult {
+            // SAFETY: the arguments are the caller's, passed on unchanged.
+            let give = || unsafe { call::$free(address, stream) };
+            let process = joined!(give());
+            let _errno = Errno::keep();
+            free(process, address, give)
+        }
+    )*};
+}
+
+stream_ordered! {
+    cuMemAllocAsync cuMemAllocFromPoolAsync cuMemFreeAsync;
+    cuMemAllocAsync_ptsz cuMemAllocFromPoolAsync_ptsz cuMemFreeAsync_ptsz;
+}
+
+const _: () = assert!(UNIT_BYTES == 512 && PITCH_BYTES.is_multiple_of(UNIT_BYTES));

@@ -1,0 +1,117 @@
+//! Memory without an address: physical handles, and where they are mapped. Charged when a handle is
+//! made, released when neither a handle nor a mapping refers to it any more (the driver's own rule).
+
+use std::ffi::{c_ulonglong, c_void};
+
+use halfwarp_api::units;
+use shim_cuda_headers::{
+    CUdeviceptr, CUmemAllocationHandleType, CUmemAllocationProp_v1, CUmemGenericAllocationHandle,
+    CUresult, DriverFn,
+};
+
+use super::{context, joined, linear::refuse};
+use crate::{real::call, sys::Errno};
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`; every other kind is host memory, which costs the tenant nothing,
+/// and its number is not a card's.
+const LOCATION_DEVICE: u32 = 1;
+
+pub(crate) unsafe extern "C" fn cuMemCreate(
+    handle: *mut CUmemGenericAllocationHandle,
+    size: usize,
+    prop: *const CUmemAllocationProp_v1,
+    flags: c_ulonglong,
+) -> CUresult {
+    // SAFETY: the arguments are the caller's, passed on unchanged.
+    let make = || unsafe { call::cuMemCreate(handle, size, prop, flags) };
+    let process = joined!(make());
+    let _errno = Errno::keep();
+    if handle.is_null() || prop.is_null() || size == 0 {
+        return make();
+    }
+    // SAFETY: not null, and the driver is about to read it as well.
+    let location = unsafe { (*prop).location };
+    let slot = process.slot_of(location.id).filter(|_| location.kind == LOCATION_DEVICE);
+    let Some(slot) = slot else { return make() };
+    let charged = units(size as u64).filter(|n| process.charge(slot, *n).is_ok());
+    let Some(charged) = charged else {
+        return refuse(process, DriverFn::cuMemCreate, slot, size as u64);
+    };
+    let code = make();
+    if code.is_ok() {
+        // SAFETY: the driver succeeded, so it has written the handle.
+        let handle = unsafe { handle.read() };
+        process.books().enter_handle(handle, slot, charged);
+    } else {
+        process.release(slot, charged);
+    }
+    code
+}
+
+pub(crate) unsafe extern "C" fn cuMemRelease(handle: CUmemGenericAllocationHandle) -> CUresult {
+    // SAFETY: the argument is the caller's, passed on unchanged.
+    let give = || unsafe { call::cuMemRelease(handle) };
+    let process = joined!(give());
+    let _errno = Errno::keep();
+    let released = process.books().release_handle(handle);
+    let code = give();
+    match released {
+        Some(released) if code.is_ok() => context::release_all(process, released.freed),
+        Some(released) => process.books().restore_handle(handle, released),
+        None => {}
+    }
+    code
+}
+
+pub(crate) unsafe extern "C" fn cuMemRetainAllocationHandle(
+    handle: *mut CUmemGenericAllocationHandle,
+    address: *mut c_void,
+) -> CUresult {
+    // SAFETY: the arguments are the caller's, passed on unchanged.
+    let code = unsafe { call::cuMemRetainAllocationHandle(handle, address) };
+    let process = joined!(code);
+    if code.is_ok() {
+        // SAFETY: the driver succeeded, so it has written the handle.
+        let handle = unsafe { handle.read() };
+        process.books().retain_handle(handle);
+    }
+    code
+}
+
+/// An import of what the tenant already holds costs nothing more; memory of another tenant can't
+/// be told from it here and is counted where it was made.
+pub(crate) unsafe extern "C" fn cuMemImportFromShareableHandle(
+    handle: *mut CUmemGenericAllocationHandle,
+    os_handle: *mut c_void,
+    kind: CUmemAllocationHandleType,
+) -> CUresult {
+    // SAFETY: the arguments are the caller's, passed on unchanged.
+    unsafe { call::cuMemImportFromShareableHandle(handle, os_handle, kind) }
+}
+
+pub(crate) unsafe extern "C" fn cuMemMap(
+    address: CUdeviceptr,
+    size: usize,
+    offset: usize,
+    handle: CUmemGenericAllocationHandle,
+    flags: c_ulonglong,
+) -> CUresult {
+    // SAFETY: the arguments are the caller's, passed on unchanged.
+    let code = unsafe { call::cuMemMap(address, size, offset, handle, flags) };
+    let process = joined!(code);
+    if code.is_ok() {
+        process.books().map(address, size, handle);
+    }
+    code
+}
+
+pub(crate) unsafe extern "C" fn cuMemUnmap(address: CUdeviceptr, size: usize) -> CUresult {
+    // SAFETY: the arguments are the caller's, passed on unchanged.
+    let code = unsafe { call::cuMemUnmap(address, size) };
+    let process = joined!(code);
+    if code.is_ok() {
+        let freed = process.books().unmap(address, size);
+        context::release_all(process, freed);
+    }
+    code
+}

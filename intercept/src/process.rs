@@ -1,0 +1,336 @@
+//! What this process knows once it has joined: its cards, its pages, its books; and the one way to
+//! get memory charged.
+//!
+//! A charge, in the order things happen:
+//!
+//! ```text
+//!   charge(gpu, units)
+//!     ledger::reserve          one compare-and-swap below the allowance   <- nearly always all
+//!     grow_slow                cold: asks the broker, sleeps until our thread has the answer
+//!       Grant                  our thread raises the allowance and takes the units for the asker
+//!       Deny                   one last try (another thread may have released), then out of memory
+//! ```
+
+use std::{
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+    sync::{
+        Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use halfwarp_api::wire::{NoteKind, Refusal, ToBroker, ToClient};
+use halfwarp_gate::ledger::{self, Ledger};
+use halfwarp_label as label;
+use shim_cuda_headers::{CUdevice, CUresult, CUuuid, DriverFn};
+
+use crate::{
+    attach::{self, Card, Identity, JOIN_TIMEOUT, Joined, Refused},
+    books::Books,
+    life,
+    mail::{Answer, Mail, Question},
+    pages::Pages,
+    real::{self, call},
+    say, sys,
+};
+
+/// How long a grow waits for a broker that is away.
+const GROW_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a question waits whose answer only makes a figure better.
+const FIGURES_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Set when a join was refused: from then on nothing that could make a context or get memory works.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// A tenant's card slot: below [`halfwarp_api::GPUS`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Slot(pub(crate) u8);
+
+/// What this process knows since it joined.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) identity: Identity,
+    pub(crate) mail: Mail,
+    /// The same number for ever: a re-join puts the new connection in its place.
+    socket: OwnedFd,
+    /// Read for the length of one compare-and-swap; written by a re-join.
+    pages: RwLock<Pages>,
+    cards: Vec<Card>,
+    /// By CUDA's device ordinal.
+    by_ordinal: Vec<Slot>,
+    books: Mutex<Books>,
+}
+
+/// Joins if the process has not: called once the driver has accepted `cuInit`.
+pub(crate) fn join_now(identity: &Identity) -> Result<(), CUresult> {
+    if life::joined().is_some() {
+        return Ok(());
+    }
+    match try_join(identity) {
+        Ok(()) => {
+            REFUSED.store(false, Ordering::Relaxed);
+            Ok(())
+        }
+        Err((why, detail)) => {
+            REFUSED.store(true, Ordering::Relaxed);
+            say::refused(why, &detail);
+            Err(CUresult::SYSTEM_NOT_READY)
+        }
+    }
+}
+
+/// What a hook answers in a process that has not joined: an error once a join was refused, else
+/// `None`, which means the driver is to answer (before `cuInit`, and in a forked child, it says no).
+pub(crate) fn refusal() -> Option<CUresult> {
+    REFUSED.load(Ordering::Relaxed).then_some(CUresult::SYSTEM_NOT_READY)
+}
+
+fn try_join(identity: &Identity) -> Result<(), Refused> {
+    let Joined { socket, pages, cards } = attach::join(identity, JOIN_TIMEOUT)?;
+    let by_ordinal = visible_cards(&cards)?;
+    let process = Box::new(Process {
+        identity: identity.clone(),
+        mail: Mail::default(),
+        socket,
+        pages: RwLock::new(pages),
+        cards,
+        by_ordinal,
+        books: Mutex::new(Books::default()),
+    });
+    let ours: *const Process = &raw const *process;
+    let no_thread = |e: std::io::Error| (Refusal::NoBroker, format!("no thread: {e}"));
+    match life::set_joined(process) {
+        Some(joined) if std::ptr::eq(joined, ours) => {
+            label::join_published();
+            attach::listen(joined).map_err(no_thread)
+        }
+        Some(_) => Ok(()),
+        None => Err((Refusal::NoBroker, "no page that a fork wipes".to_owned())),
+    }
+}
+
+/// The slot of every device that this process sees; one without a slot refuses the process.
+fn visible_cards(cards: &[Card]) -> Result<Vec<Slot>, Refused> {
+    let mut count = 0;
+    // SAFETY: a writable count.
+    let code = unsafe { call::cuDeviceGetCount(&raw mut count) };
+    if !code.is_ok() {
+        return Err((Refusal::Cards, format!("cuDeviceGetCount answers {}", code.0)));
+    }
+    (0..count)
+        .map(|ordinal| {
+            let mut uuid = CUuuid::default();
+            let code = if real::has(DriverFn::cuDeviceGetUuid_v2) {
+                // SAFETY: a writable UUID.
+                unsafe { call::cuDeviceGetUuid_v2(&raw mut uuid, ordinal) }
+            } else {
+                // SAFETY: as above.
+                unsafe { call::cuDeviceGetUuid(&raw mut uuid, ordinal) }
+            };
+            cards
+                .iter()
+                .find(|card| code.is_ok() && card.uuid == uuid.bytes)
+                .map(|card| Slot(card.slot))
+                .ok_or_else(|| (Refusal::Cards, format!("device {ordinal} is not the tenant's")))
+        })
+        .collect()
+}
+
+impl Process {
+    pub(crate) fn socket(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// The books, locked. Never held across a call of the driver or a question to the broker.
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The slot of a CUDA device ordinal.
+    pub(crate) fn slot_of(&self, device: CUdevice) -> Option<Slot> {
+        self.by_ordinal.get(usize::try_from(device).ok()?).copied()
+    }
+
+    /// Estimate of a context's cost on a card, in units.
+    pub(crate) fn context_units(&self, slot: Slot) -> u32 {
+        self.cards.iter().find(|c| c.slot == slot.0).map_or(0, |c| c.context_units)
+    }
+
+    fn pages(&self) -> Pages {
+        *self.pages.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies `change` to a card's ledger word, with no re-join in between.
+    fn with_word<R>(&self, slot: Slot, change: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
+        let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+        pages.client.ledger.get(usize::from(slot.0)).map(|line| change(&line.word))
+    }
+
+    /// The tenant's limit on a card now, in units.
+    pub(crate) fn limit_units(&self, slot: Slot) -> u32 {
+        let gpu = self.pages().broker.gpus.get(usize::from(slot.0));
+        gpu.map_or(0, |g| g.limit_units.load(Ordering::Relaxed))
+    }
+
+    /// Charges `units` on a card.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_OUT_OF_MEMORY`; nothing is charged then.
+    pub(crate) fn charge(&self, slot: Slot, units: u32) -> Result<(), CUresult> {
+        match self.with_word(slot, |word| ledger::reserve(word, units)) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) => self.grow_slow(slot, units),
+            None => Err(CUresult::OUT_OF_MEMORY),
+        }
+    }
+
+    /// Gives back what was charged.
+    pub(crate) fn release(&self, slot: Slot, units: u32) {
+        self.with_word(slot, |word| ledger::release(word, units));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_slow(&self, slot: Slot, units: u32) -> Result<(), CUresult> {
+        let until = Instant::now() + GROW_TIMEOUT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let answer = self.ask(Question::Grow { wanted: units }, left, |seq| ToBroker::Grow {
+                seq,
+                gpu: slot.0,
+                wanted: units,
+            });
+            match answer {
+                Some(Answer::Reserved) => return Ok(()),
+                Some(Answer::Lost) if !left.is_zero() => {
+                    std::thread::sleep(Duration::from_millis(50))
+                }
+                _ => break,
+            }
+        }
+        // Another thread may have released meanwhile; its units are this process's own slack.
+        match self.with_word(slot, |word| ledger::reserve(word, units)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(CUresult::OUT_OF_MEMORY),
+        }
+    }
+
+    /// Sends a question and waits for its answer.
+    fn ask(
+        &self,
+        question: Question,
+        limit: Duration,
+        frame: impl FnOnce(u32) -> ToBroker,
+    ) -> Option<Answer> {
+        let seq = self.mail.announce(question);
+        if sys::send(self.socket(), &frame(seq).encode()).is_err() {
+            // Our thread is re-joining, or about to.
+            self.mail.deliver(seq, |_| Answer::Lost);
+        }
+        label::grow_asked();
+        self.mail.wait(seq, limit)
+    }
+
+    /// The tenant's limit and what all its processes hold on a card, in units. Without a broker:
+    /// the last limit and what this process holds.
+    pub(crate) fn figures(&self, slot: Slot) -> (u32, u32) {
+        let answer =
+            self.ask(Question::Ask, FIGURES_TIMEOUT, |seq| ToBroker::Ask { seq, gpu: slot.0 });
+        if let Some(Answer::Figures { limit, held }) = answer {
+            return (limit, held);
+        }
+        let own = self.with_word(slot, |word| Ledger::of(word.load(Ordering::Relaxed)));
+        (self.limit_units(slot), own.unwrap_or_default().held)
+    }
+
+    /// Reports the first context on a card and learns what it really costs.
+    pub(crate) fn settle_context(&self, slot: Slot, charged: u32) -> u32 {
+        let question = Question::ContextMade { charged };
+        let answer = self.ask(question, FIGURES_TIMEOUT, |seq| ToBroker::ContextMade {
+            seq,
+            gpu: slot.0,
+            charged,
+        });
+        if let Some(Answer::Overhead(units)) = answer { units } else { charged }
+    }
+
+    /// Tells the broker something that needs no answer.
+    pub(crate) fn note(&self, kind: NoteKind, slot: Slot, a: u64, b: u64) {
+        // A note that can't be sent is lost: it is news, not accounting.
+        let _ = sys::send(self.socket(), &ToBroker::Note { kind, gpu: slot.0, a, b }.encode());
+    }
+
+    /// Our thread received a frame.
+    pub(crate) fn hear(&self, frame: ToClient) {
+        match frame {
+            ToClient::Grant { seq, gpu, units } => {
+                self.mail.deliver(seq, |asked| self.apply_grant(Slot(gpu), units, asked));
+            }
+            ToClient::Deny { seq, why, .. } => self.mail.deliver(seq, |_| Answer::Denied(why)),
+            ToClient::Recall { seq, gpu } => {
+                let units = self.with_word(Slot(gpu), ledger::give_back).unwrap_or(0);
+                label::recall_given();
+                // If it can't be sent the broker is gone, and with it what it was asked for.
+                let _ = sys::send(self.socket(), &ToBroker::Return { seq, gpu, units }.encode());
+                label::recall_returned();
+            }
+            ToClient::Figures { seq, limit, held, .. } => {
+                self.mail.deliver(seq, |_| Answer::Figures { limit, held });
+            }
+            ToClient::Overhead { seq, gpu, units } => self.mail.deliver(seq, |asked| {
+                if let Some(Question::ContextMade { charged }) = asked {
+                    self.with_word(Slot(gpu), |word| ledger::correct(word, charged, units));
+                }
+                Answer::Overhead(units)
+            }),
+            // Only a greeting has these.
+            ToClient::Welcome { .. } | ToClient::Gpu { .. } | ToClient::Refused { .. } => {}
+        }
+    }
+
+    fn apply_grant(&self, slot: Slot, units: u32, asked: Option<Question>) -> Answer {
+        let (granted, wanted) = match asked {
+            Some(Question::Grow { wanted }) => (units, wanted),
+            Some(Question::Recount { held }) => (units.saturating_sub(held), 0),
+            // Nobody waits any more: the grant stays as slack, to be recalled when it is missed.
+            _ => (units, 0),
+        };
+        let admitted = self.with_word(slot, |word| ledger::admit(word, granted, wanted));
+        label::grant_applied();
+        match admitted {
+            Some(true) => Answer::Reserved,
+            _ => Answer::Lost,
+        }
+    }
+
+    /// A new broker welcomed us: what is held moves to the new pages, slack is dropped, and each
+    /// card's holding is counted anew.
+    pub(crate) fn adopt(&self, joined: Joined) {
+        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = Vec::new();
+        for (slot, (old, new)) in
+            pages.client.ledger.iter().zip(&joined.pages.client.ledger).enumerate()
+        {
+            let units = Ledger::of(old.word.load(Ordering::Relaxed)).held;
+            let word = Ledger { held: units, allowed: units }.word();
+            new.word.store(word, Ordering::Relaxed);
+            if let (Ok(slot), 1..) = (u8::try_from(slot), units) {
+                held.push((Slot(slot), units));
+            }
+        }
+        *pages = joined.pages;
+        drop(pages);
+        label::rejoin_adopted();
+        // Before anybody else can speak on the new connection: the broker takes the first grow of a
+        // process that has come back for what it holds.
+        for (slot, units) in held {
+            let seq = self.mail.announce(Question::Recount { held: units });
+            let grow = ToBroker::Grow { seq, gpu: slot.0, wanted: units };
+            // If this one is gone too, the next re-join counts again.
+            let _ = sys::send(joined.socket.as_raw_fd(), &grow.encode());
+        }
+        sys::replace(&self.socket, joined.socket);
+        label::rejoin_counted();
+    }
+}

@@ -1,0 +1,123 @@
+//! The driver underneath: its address for every row, and a typed function for each to call it by.
+//!
+//! [`resolve`] fills the addresses before stage one gets its slots, so no call asks whether they are
+//! there. A row that the driver lacks has the address of [`absent`], which answers
+//! `CUDA_ERROR_NOT_SUPPORTED`: a linked call never jumps to null.
+
+use std::{
+    ffi::{CStr, CString, c_void},
+    mem,
+    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+};
+
+use halfwarp_gate::stage::Dlsym;
+use shim_cuda_headers::{CUresult, DriverFn, NvmlFn, driver_table};
+
+static DLSYM: AtomicUsize = AtomicUsize::new(0);
+static STAGE_ONE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static DRIVER: [AtomicUsize; DriverFn::COUNT] = [const { AtomicUsize::new(0) }; DriverFn::COUNT];
+
+/// What a row answers that the driver beneath does not have.
+pub(crate) extern "C" fn absent() -> CUresult {
+    CUresult::NOT_SUPPORTED
+}
+
+/// What an NVML row answers where there is no such function: `NVML_ERROR_FUNCTION_NOT_FOUND`.
+pub(crate) extern "C" fn nvml_absent() -> u32 {
+    13
+}
+
+/// What an NVML row answers where there is no NVML: `NVML_ERROR_LIBRARY_NOT_FOUND`.
+pub(crate) extern "C" fn no_nvml() -> u32 {
+    12
+}
+
+/// What a driver row answers where there is no driver, to a process without an entitlement.
+pub(crate) extern "C" fn no_driver() -> CUresult {
+    CUresult::NO_DEVICE
+}
+
+/// Takes libc's `dlsym` and stage one's handle, given by stage one.
+pub(crate) fn adopt(dlsym: Dlsym, stage_one: *mut c_void) {
+    DLSYM.store(dlsym as usize, Ordering::Relaxed);
+    STAGE_ONE.store(stage_one, Ordering::Relaxed);
+}
+
+/// Address of `symbol` in the library behind `handle`.
+pub(crate) fn dlsym_in(handle: *mut c_void, symbol: &CStr) -> Option<usize> {
+    let address = DLSYM.load(Ordering::Relaxed);
+    if address == 0 {
+        return None;
+    }
+    // SAFETY: `adopt` stored a function of this type.
+    let dlsym = unsafe { mem::transmute::<usize, Dlsym>(address) };
+    // SAFETY: a live handle and a NUL-terminated name.
+    let found = unsafe { dlsym(handle, symbol.as_ptr()) };
+    (!found.is_null()).then_some(found as usize)
+}
+
+/// Address of stage one's export for a row: what programs get from look-ups.
+pub(crate) fn stub(row: DriverFn) -> Option<usize> {
+    let symbol = CString::new(row.row().symbol).ok()?;
+    dlsym_in(STAGE_ONE.load(Ordering::Relaxed), &symbol)
+}
+
+/// Looks every row up in the driver behind `handle`.
+pub(crate) fn resolve(handle: *mut c_void) {
+    for (row, slot) in DriverFn::ALL.iter().zip(&DRIVER) {
+        let symbol = CString::new(row.row().symbol).ok();
+        let address = symbol.and_then(|s| dlsym_in(handle, &s));
+        slot.store(address.unwrap_or(absent as *const () as usize), Ordering::Relaxed);
+    }
+}
+
+/// Looks every NVML row up in the library behind `handle`.
+pub(crate) fn resolve_nvml(handle: *mut c_void) -> Vec<usize> {
+    let address = |row: &NvmlFn| {
+        let symbol = CString::new(row.symbol()).ok()?;
+        dlsym_in(handle, &symbol)
+    };
+    let missing = nvml_absent as *const () as usize;
+    NvmlFn::ALL.iter().map(|row| address(row).unwrap_or(missing)).collect()
+}
+
+/// The driver's address for a row, or [`absent`]'s.
+pub(crate) fn address(row: DriverFn) -> usize {
+    DRIVER.get(row as usize).map_or(0, |slot| slot.load(Ordering::Relaxed))
+}
+
+/// Whether the driver has a row.
+pub(crate) fn has(row: DriverFn) -> bool {
+    address(row) != absent as *const () as usize
+}
+
+macro_rules! typed {
+    ($($symbol:ident $asked:literal $version:literal $stream:ident $memory:ident $gate:ident
+       $capture:ident $lifetime:ident $start:ident $answer:ident
+       ($($arg:ident: $ty:ty),*);)*) => {
+        /// The driver's functions, typed.
+        #[allow(non_snake_case, reason = "the vendor's own names")]
+        #[allow(dead_code, reason = "one function a row, whether a hook calls it or not")]
+        #[allow(unused_imports, reason = "the table decides which types appear")]
+        #[allow(clippy::too_many_arguments, reason = "the vendor's own signatures")]
+        pub(crate) mod call {
+            use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
+            use shim_cuda_headers::*;
+
+            $(
+                #[doc = concat!("The driver's `", stringify!($symbol), "`.\n\n# Safety\n",
+                    "As the driver asks of its caller: arguments are passed on unchanged.")]
+                pub(crate) unsafe fn $symbol($($arg: $ty),*) -> CUresult {
+                    type Function = unsafe extern "C" fn($($ty),*) -> CUresult;
+                    let address = super::address(DriverFn::$symbol);
+                    // SAFETY: the driver's function of that name, whose type the table states and
+                    // the vendor's header confirms; or `absent`, which reads no argument.
+                    let function = unsafe { core::mem::transmute::<usize, Function>(address) };
+                    // SAFETY: the arguments are the caller's, passed on unchanged.
+                    unsafe { function($($arg),*) }
+                }
+            )*
+        }
+    };
+}
+driver_table!(typed);

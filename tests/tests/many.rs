@@ -1,0 +1,44 @@
+//! Many threads and many processes: every way of getting memory at random, and a crowd that begins
+//! all at once.
+
+use std::time::Duration;
+
+use halfwarp_tests::{Machine, guest, until};
+
+const DEADLINE: Duration = Duration::from_secs(300);
+const FREED_WITHIN: Duration = Duration::from_secs(1);
+const SHORT_OPERATIONS: u64 = 4_000;
+
+/// How many operations a thread does: the short form, or what `cargo xtask long mixed` asks for.
+fn operations() -> String {
+    std::env::var("HALFWARP_ROUNDS").unwrap_or_else(|_| SHORT_OPERATIONS.to_string())
+}
+
+#[test]
+fn mem_15_every_way_at_random_leaves_nothing_behind() {
+    let machine = Machine::new();
+    let program = guest("mixed").to_string_lossy().into_owned();
+    let tenancy = machine.tenant(&["--memory", "2GiB"]);
+    let ended = tenancy.program([program.as_str(), "8", &operations()]).finish(DEADLINE * 4);
+    assert_eq!(ended.stdout, "PASS MEM-15\n", "{}", ended.all());
+}
+
+#[test]
+fn life_04_a_crowd_that_begins_at_once_is_served_or_gets_a_code() {
+    let machine = Machine::with_profile("h200");
+    let program = guest("crowd").to_string_lossy().into_owned();
+    let options = ["--memory", "32GiB", "--name", "crowd"];
+    // A shell that stays keeps the tenant while its figures are read.
+    let script = format!("{program} 256 && read line");
+    let mut crowd = machine.tenant(&options).program(["sh", "-c", script.as_str()]).start();
+    let done = crowd.line("DONE ", DEADLINE);
+    let counts: Vec<u32> =
+        done.split_whitespace().skip(1).map(|n| n.parse().expect("a count")).collect();
+    assert_eq!(counts.iter().sum::<u32>(), 256, "{done}");
+    assert!(counts[0] >= 16, "hardly any process worked: {done}");
+    until(FREED_WITHIN, "a tenant whose processes have ended holds nothing", || {
+        (machine.tenant_named("crowd").gpus[0].held_bytes.0 == 0).then_some(())
+    });
+    crowd.say("end");
+    assert!(crowd.end(DEADLINE).status.success());
+}
