@@ -299,9 +299,8 @@ fn generic_addresses_find_shared_and_local_memory() {
 
 #[test]
 fn shared_memory_ends_where_it_ends() {
-    let module = kernel(
-        ".shared .align 4 .b32 cells[8]; mov.u64 %d1, cells; st.shared.u32 [%d1+32], %t;",
-    );
+    let module =
+        kernel(".shared .align 4 .b32 cells[8]; mov.u64 %d1, cells; st.shared.u32 [%d1+32], %t;");
     let fault = run_block(&module, 1, 0).unwrap_err();
     assert_eq!(fault, Fault::Address { address: 0xffff_0000_0000_0020, bytes: 4, write: true });
 }

@@ -75,12 +75,10 @@ fn scaling_and_relu_keep_the_positive_part() {
 #[test]
 fn exponential_and_sine_are_close_to_libm() {
     let a = Random(3).floats(257);
-    let out =
-        compute::<f32>(kernel!("exp"), [257, 1, 1], [1, 1, 1], 257, &[&|d| d.upload(&a)]);
+    let out = compute::<f32>(kernel!("exp"), [257, 1, 1], [1, 1, 1], 257, &[&|d| d.upload(&a)]);
     let expected: Vec<f32> = a.iter().map(|x| x.exp()).collect();
     assert_close(&out, &expected, 4.0);
-    let out =
-        compute::<f32>(kernel!("sin"), [1, 1, 1], [16, 1, 1], 64, &[&|d| d.upload(&a[..64])]);
+    let out = compute::<f32>(kernel!("sin"), [1, 1, 1], [16, 1, 1], 64, &[&|d| d.upload(&a[..64])]);
     let expected: Vec<f32> = a[..64].iter().map(|x| x.sin()).collect();
     assert_close(&out, &expected, 1.0);
 }
@@ -89,25 +87,18 @@ fn exponential_and_sine_are_close_to_libm() {
 fn sums_go_through_shared_memory_and_a_barrier() {
     // Small whole numbers, so that every order of adding gives the same.
     let a: Vec<f32> = (0..6144).map(|i| (i % 17) as f32).collect();
-    let out =
-        compute::<f32>(kernel!("sum_rows"), [64, 1, 1], [16, 1, 1], 64, &[&|d| d.upload(&a)]);
+    let out = compute::<f32>(kernel!("sum_rows"), [64, 1, 1], [16, 1, 1], 64, &[&|d| d.upload(&a)]);
     let expected: Vec<f32> = a.chunks(96).map(|row| row.iter().sum()).collect();
     assert_eq!(out, expected);
-    let out = compute::<f32>(
-        kernel!("sum_all"),
-        [1, 1, 1],
-        [16, 1, 1],
-        1,
-        &[&|d| d.upload(&a[..4096])],
-    );
+    let out =
+        compute::<f32>(kernel!("sum_all"), [1, 1, 1], [16, 1, 1], 1, &[&|d| d.upload(&a[..4096])]);
     assert_eq!(out, [a[..4096].iter().sum::<f32>()]);
 }
 
 #[test]
 fn the_greatest_of_each_row_is_found_by_three_threads() {
     let a = Random(4).floats(1650);
-    let out =
-        compute::<f32>(kernel!("max_rows"), [11, 1, 1], [3, 1, 1], 33, &[&|d| d.upload(&a)]);
+    let out = compute::<f32>(kernel!("max_rows"), [11, 1, 1], [3, 1, 1], 33, &[&|d| d.upload(&a)]);
     let expected: Vec<f32> =
         a.chunks(50).map(|row| row.iter().copied().fold(f32::NEG_INFINITY, f32::max)).collect();
     assert_eq!(out, expected);
@@ -276,8 +267,7 @@ fn narrow_integers_wrap_and_extend() {
 #[test]
 fn floats_become_bytes_towards_zero() {
     let a: Vec<f32> = (0..100).map(|i| i as f32 * 2.3 - 115.0).collect();
-    let out =
-        compute::<i8>(kernel!("cast_i8"), [25, 1, 1], [1, 1, 1], 100, &[&|d| d.upload(&a)]);
+    let out = compute::<i8>(kernel!("cast_i8"), [25, 1, 1], [1, 1, 1], 100, &[&|d| d.upload(&a)]);
     let expected: Vec<i8> = a.iter().map(|&x| x as i8).collect();
     assert_eq!(out, expected);
 }
@@ -294,8 +284,7 @@ fn comparisons_give_bytes_of_zero_and_one() {
         100,
         &[&|d| d.upload(&a), &|d| d.upload(&b), &|d| d.upload(&c)],
     );
-    let expected: Vec<u8> =
-        (0..100).map(|i| u8::from(a[i] < b[i] && c[i] != 0.0)).collect();
+    let expected: Vec<u8> = (0..100).map(|i| u8::from(a[i] < b[i] && c[i] != 0.0)).collect();
     assert_eq!(out, expected);
 }
 
