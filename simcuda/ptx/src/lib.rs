@@ -171,8 +171,8 @@ pub enum Fault {
     Deadlock,
     /// [`Memory::stop`] said so.
     Stopped,
-    /// The launch is beyond this interpreter: a block of over 1024 threads, or globals without
-    /// addresses.
+    /// The launch is beyond this interpreter: a block of over 1024 threads or with over
+    /// 1 MiB of dynamic shared memory, or globals without addresses.
     Unsupported,
 }
 

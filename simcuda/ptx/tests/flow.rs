@@ -1,34 +1,9 @@
-//! Divergence, barriers, waiting and faults, on PTX written for the purpose.
+//! Divergence, calls and barriers, on PTX written for the purpose.
 
 mod common;
 
-use common::{Arg, Device, launch, one_block, parse};
-use simcuda_ptx::{Fault, Memory, Module};
-
-const HEAD: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
-
-/// A module of one kernel `k` with parameters `out` (a pointer, also in `%out`) and `n`; `%tid`
-/// and `%at` (the address of the thread's word of `out`) are set.
-fn kernel(body: &str) -> Module {
-    parse(&format!(
-        "{HEAD}.visible .entry k(.param .u64 out, .param .u32 n) {{
-            .reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<20>; .reg .b64 %out, %at;
-            .reg .u32 %t, %n;
-            ld.param.u64 %out, [out];
-            ld.param.u32 %n, [n];
-            mov.u32 %t, %tid.x;
-            mad.wide.u32 %at, %t, 4, %out;
-            {body}
-        }}"
-    ))
-}
-
-fn run_block(module: &Module, threads: u32, n: u32) -> Result<Vec<u32>, Fault> {
-    let device = Device::new();
-    let out = device.allocate(threads as usize * 4);
-    launch(&device, module, "k", one_block(threads), 0, &[Arg::U64(out), Arg::U32(n)])?;
-    Ok(device.download(out, threads as usize))
-}
+use common::{Arg, Device, HEAD, kernel, launch, parse, run_block};
+use simcuda_ptx::Fault;
 
 #[test]
 fn loops_of_different_length_meet_behind_the_loop() {
@@ -154,96 +129,6 @@ fn a_barrier_that_cannot_complete_is_a_deadlock() {
 }
 
 #[test]
-fn lanes_of_one_warp_may_wait_for_each_other() {
-    // A lock taken by one lane at a time, the others spinning at a lower address.
-    let module = parse(&format!(
-        "{HEAD}.visible .entry k(.param .u64 out, .param .u32 n) {{
-            .reg .pred %p<3>; .reg .b32 %r<5>; .reg .b64 %out;
-            ld.param.u64 %out, [out];
-        SPIN: atom.global.cas.b32 %r1, [%out], 0, 1;
-            setp.ne.u32 %p1, %r1, 0;
-            @%p1 bra SPIN;
-            ld.volatile.global.u32 %r2, [%out+4];
-            add.u32 %r2, %r2, 1;
-            st.volatile.global.u32 [%out+4], %r2;
-            membar.gl;
-            atom.global.exch.b32 %r3, [%out], 0;
-        }}"
-    ));
-    let device = Device::new();
-    let out = device.upload(&[0_u32, 0]);
-    let arguments = [Arg::U64(out), Arg::U32(0)];
-    launch(&device, &module, "k", [[2, 1, 1], [64, 1, 1]], 0, &arguments).unwrap();
-    assert_eq!(device.download::<u32>(out, 2), [0, 128]);
-}
-
-#[test]
-fn blocks_that_wait_for_each_other_all_run() {
-    // Every block adds one and waits until all have: a barrier across the grid.
-    let module = parse(&format!(
-        "{HEAD}.visible .entry k(.param .u64 out, .param .u32 n) {{
-            .reg .pred %p1; .reg .b32 %r<5>; .reg .b64 %out;
-            ld.param.u64 %out, [out]; ld.param.u32 %r1, [n];
-            red.global.add.u32 [%out], 1;
-        WAIT: ld.acquire.gpu.global.u32 %r2, [%out];
-            setp.lt.u32 %p1, %r2, %r1;
-            @%p1 bra WAIT;
-            red.global.add.u32 [%out+4], %r2;
-        }}"
-    ));
-    let device = Device::new();
-    let out = device.upload(&[0_u32, 0]);
-    let arguments = [Arg::U64(out), Arg::U32(40)];
-    launch(&device, &module, "k", [[40, 1, 1], [1, 1, 1]], 0, &arguments).unwrap();
-    assert_eq!(device.download::<u32>(out, 2), [40, 1600]);
-}
-
-#[test]
-fn a_thread_that_polls_the_clock_ends_when_time_has_passed() {
-    let module = kernel(
-        "mov.u64 %d1, %globaltimer; cvt.u64.u32 %d2, %n; add.u64 %d2, %d1, %d2;
-        POLL: mov.u64 %d3, %globaltimer;
-            setp.lt.u64 %p1, %d3, %d2;
-            @%p1 bra POLL;
-            st.global.u32 [%at], 1;",
-    );
-    let device = Device::new();
-    device.tick_ns.set(100);
-    let out = device.allocate(4 * 4);
-    let arguments = [Arg::U64(out), Arg::U32(1_000_000)];
-    launch(&device, &module, "k", [[8, 1, 1], [4, 1, 1]], 0, &arguments).unwrap();
-    assert_eq!(device.download::<u32>(out, 4), [1; 4]);
-    // Eight blocks polled at the same time, not one after the other.
-    assert!((1_000_000..2_000_000).contains(&device.now_ns.get()), "{}", device.now_ns.get());
-}
-
-#[test]
-fn sleeping_blocks_sleep_together() {
-    let module = kernel("nanosleep.u32 %n; st.global.u32 [%at], 1;");
-    let device = Device::new();
-    let out = device.allocate(32 * 4);
-    let arguments = [Arg::U64(out), Arg::U32(30_000_000)];
-    launch(&device, &module, "k", [[50, 1, 1], [32, 1, 1]], 0, &arguments).unwrap();
-    assert_eq!(device.now_ns(), 30_000_000);
-}
-
-#[test]
-fn an_endless_kernel_stops_when_asked() {
-    let module = kernel("HERE: bra HERE;");
-    let device = Device::new();
-    device.patience.set(Some(10));
-    let arguments = [Arg::U64(0), Arg::U32(0)];
-    let outcome = launch(&device, &module, "k", one_block(32), 0, &arguments);
-    assert_eq!(outcome, Err(Fault::Stopped));
-}
-
-#[test]
-fn a_trap_ends_the_launch() {
-    let module = kernel("setp.eq.u32 %p1, %t, 5; @%p1 trap; st.global.u32 [%at], 1;");
-    assert_eq!(run_block(&module, 32, 0), Err(Fault::Trap));
-}
-
-#[test]
 fn indexed_branches_go_where_the_list_says() {
     let module = kernel(
         "and.b32 %r1, %t, 3;
@@ -295,14 +180,6 @@ fn generic_addresses_find_shared_and_local_memory() {
     );
     let expected: Vec<u32> = (0..64).map(|t| 2 * t + 3000).collect();
     assert_eq!(run_block(&module, 64, 0).unwrap(), expected);
-}
-
-#[test]
-fn shared_memory_ends_where_it_ends() {
-    let module =
-        kernel(".shared .align 4 .b32 cells[8]; mov.u64 %d1, cells; st.shared.u32 [%d1+32], %t;");
-    let fault = run_block(&module, 1, 0).unwrap_err();
-    assert_eq!(fault, Fault::Address { address: 0xffff_0000_0000_0020, bytes: 4, write: true });
 }
 
 #[test]
@@ -368,15 +245,6 @@ fn threads_know_where_they_are_in_three_dimensions() {
     let out = device.allocate(total * 4);
     launch(&device, &module, "k", [[3, 2, 4], [5, 3, 2]], 0, &[Arg::U64(out)]).unwrap();
     assert_eq!(device.download::<u32>(out, total), vec![1; total]);
-}
-
-#[test]
-fn a_stack_without_end_overflows_into_a_fault() {
-    let module = parse(&format!(
-        "{HEAD}.func deeper() {{ .local .b8 own[64]; call deeper; ret; }}
-        .visible .entry k(.param .u64 out, .param .u32 n) {{ call deeper; }}"
-    ));
-    assert!(matches!(run_block(&module, 1, 0), Err(Fault::Address { write: true, .. })));
 }
 
 #[test]

@@ -114,6 +114,12 @@ fn module_variables_keep_their_order_and_their_values() {
 }
 
 #[test]
+fn a_module_may_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Module>();
+}
+
+#[test]
 fn debug_directives_and_comments_are_passed_over() {
     let module = parse(
         ".version 7.0\n.target sm_75, debug\n.file 1 \"a.cu\"\n/* a\n comment */
@@ -181,6 +187,20 @@ fn mutate(text: &str, edits: &[(usize, u8, usize)]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Replaces words by words of the same text: most of what comes out is still PTX.
+fn exchange_words(text: &str, edits: &[(usize, usize)]) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '%';
+    let mut pieces: Vec<&str> = text.split_inclusive(|c| !is_word(c)).collect();
+    for &(at, from) in edits {
+        let (at, from) = (at % pieces.len(), from % pieces.len());
+        // Only words with the same mark behind them.
+        if pieces[at].chars().last() == pieces[from].chars().last() {
+            pieces[at] = pieces[from];
+        }
+    }
+    pieces.concat()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -190,6 +210,16 @@ proptest! {
         edits in prop::collection::vec((any::<usize>(), any::<u8>(), any::<usize>()), 1..12),
     ) {
         if let Ok(module) = Module::parse(&mutate(SAMPLES[sample], &edits)) {
+            run_all(&module);
+        }
+    }
+
+    #[test]
+    fn exchanged_words_are_refused_or_run_but_never_panic(
+        sample in 0..SAMPLES.len(),
+        edits in prop::collection::vec((any::<usize>(), any::<usize>()), 1..6),
+    ) {
+        if let Ok(module) = Module::parse(&exchange_words(SAMPLES[sample], &edits)) {
             run_all(&module);
         }
     }

@@ -76,6 +76,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         let signature = &outline.signatures[index];
         let entry = code.len() as u32;
         let function = Function {
+            defined: true,
             entry,
             params: signature.params.clone(),
             returns: signature.returns.clone(),

@@ -213,7 +213,7 @@ pub(crate) fn load(
             }
             // The run may cross from one allocation into another: element by element, then.
             for (i, element) in bytes.chunks_exact_mut(size).enumerate() {
-                env.read(lane, run.home, run.start + (i * size) as u64, element)?;
+                env.read(lane, run.home, run.start.wrapping_add((i * size) as u64), element)?;
             }
         }
         for lane in lanes(run.lanes) {
@@ -253,7 +253,7 @@ pub(crate) fn store(
                 return Err(fault);
             }
             for (i, element) in bytes.chunks_exact(size).enumerate() {
-                env.write(lane, run.home, run.start + (i * size) as u64, element)?;
+                env.write(lane, run.home, run.start.wrapping_add((i * size) as u64), element)?;
             }
         }
         Ok(())

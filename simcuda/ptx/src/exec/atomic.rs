@@ -5,7 +5,7 @@ use crate::Fault;
 use crate::lanes::{Row, lanes};
 use crate::ops::half::atomic_add;
 use crate::program::{Atomic, AtomicKind};
-use crate::types::Ty;
+use crate::types::{Ty, window};
 
 pub(crate) fn update(
     env: &mut Env<'_>,
@@ -58,6 +58,7 @@ fn exchange(
     change: &mut dyn FnMut(u64) -> u64,
 ) -> Result<u64, Fault> {
     match home {
+        Home::Device if address >= window::SHARED => Err(outside(home, address, bytes, true)),
         Home::Device => env.memory.update(address, bytes, change),
         Home::Shared => {
             let mut buffer = [0; 8];

@@ -100,7 +100,8 @@ impl Runner<'_, '_> {
         let index = (offset / CODE_STEP).wrapping_sub(1) as usize;
         match functions.get(index) {
             Some(function)
-                if offset.is_multiple_of(CODE_STEP)
+                if function.defined
+                    && offset.is_multiple_of(CODE_STEP)
                     && function.params.len() == call.arguments.len()
                     && function.returns.len() == call.results.len() =>
             {

@@ -96,7 +96,7 @@ impl Frames {
         frame.rows.clear();
         frame.rows.extend_from_slice(&image.rows);
         for &(register, offset) in &image.local {
-            frame.rows[register as usize] = [local_base as u64 + offset; WARP];
+            frame.rows[register as usize] = [offset.wrapping_add(local_base as u64); WARP];
         }
         for &(register, special) in &image.special {
             frame.rows[register as usize] = place.special(context, special);

@@ -27,6 +27,7 @@ const BLOCK_TURN: u64 = 1 << 18;
 /// Memory that blocks in flight may take together.
 const RESIDENT_BYTES: usize = 256 << 20;
 const MAX_BLOCK_THREADS: u64 = 1024;
+const MAX_DYNAMIC_SHARED_BYTES: u64 = 1 << 20;
 /// The longest sleep between two questions whether to stop.
 const SLEEP_STEP_NS: u64 = 10_000_000;
 
@@ -106,7 +107,9 @@ pub(crate) fn run(
     memory: &dyn Memory,
 ) -> Result<Stats, Fault> {
     let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).fold(1, u64::saturating_mul);
-    if launch.globals.len() < module.globals.len() || threads > MAX_BLOCK_THREADS {
+    let shared = u64::from(launch.dynamic_shared_bytes);
+    let fits = threads <= MAX_BLOCK_THREADS && shared <= MAX_DYNAMIC_SHARED_BYTES;
+    if launch.globals.len() < module.globals.len() || !fits {
         return Err(Fault::Unsupported);
     }
     if threads == 0 || launch.grid.contains(&0) {

@@ -63,11 +63,11 @@ struct Arguments<'b, 'e> {
 
 impl Arguments<'_, '_> {
     fn next(&mut self, bytes: u64) -> Result<u64, Fault> {
-        self.at = self.at.next_multiple_of(bytes);
+        self.at = self.at.wrapping_add(bytes - 1) & !(bytes - 1);
         let (home, at) = Env::home(Space::Generic, self.at);
         let mut buffer = [0; 8];
         self.env.read(self.lane, home, at, &mut buffer[..bytes as usize])?;
-        self.at += bytes;
+        self.at = self.at.wrapping_add(bytes);
         Ok(u64::from_le_bytes(buffer))
     }
 }
