@@ -100,9 +100,9 @@ pub(crate) enum Operand<'a> {
         offset: u64,
     },
     /// `{a, b}`
-    Vector(Vec<Operand<'a>>),
+    Vector(Vec<Self>),
     /// `(a, b)` of a call.
-    List(Vec<Operand<'a>>),
+    List(Vec<Self>),
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -171,8 +171,8 @@ pub enum Fault {
     Deadlock,
     /// [`Memory::stop`] said so.
     Stopped,
-    /// The launch is beyond this interpreter: a block of over 1024 threads, or globals without
-    /// addresses.
+    /// The launch is beyond this interpreter: a block of over 1024 threads or with over
+    /// 1 MiB of dynamic shared memory, or globals without addresses.
     Unsupported,
 }
 
@@ -211,5 +211,44 @@ pub fn run<M: Memory + ?Sized>(
     launch: &Launch<'_>,
     memory: &M,
 ) -> Result<Stats, Fault> {
-    exec::run(module, kernel, launch, memory)
+    exec::run(module, kernel, launch, &Device(memory))
+}
+
+/// Any implementer as a trait object, so that the interpreter is compiled once, here and optimised,
+/// whoever uses it.
+struct Device<'a, M: ?Sized>(&'a M);
+
+impl<M: Memory + ?Sized> Memory for Device<'_, M> {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        self.0.read(address, into)
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        self.0.write(address, from)
+    }
+
+    fn update(
+        &self,
+        address: u64,
+        bytes: usize,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        self.0.update(address, bytes, change)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+
+    fn sleep_ns(&self, ns: u64) {
+        self.0.sleep_ns(ns);
+    }
+
+    fn stop(&self) -> bool {
+        self.0.stop()
+    }
+
+    fn print(&self, text: &str) {
+        self.0.print(text);
+    }
 }

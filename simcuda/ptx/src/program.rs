@@ -14,6 +14,8 @@ pub(crate) struct Program {
 /// A kernel or a device function.
 #[derive(Debug, Default)]
 pub(crate) struct Function {
+    /// False for a declaration without a body.
+    pub(crate) defined: bool,
     pub(crate) entry: u32,
     pub(crate) registers: u32,
     /// Registers that hold a value before the first instruction.

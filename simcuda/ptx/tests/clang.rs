@@ -290,13 +290,13 @@ fn mixed_arithmetic_agrees_with_the_host() {
         let bits = a.count_ones() + (a | 1).leading_zeros() + (b | 2).trailing_zeros();
         let bits = bits.wrapping_add((a as u32).swap_bytes());
         o = o.wrapping_add(u64::from(bits));
-        let bits = ((i64::from(a) * 3 >> 32) as u32).wrapping_add((a as u32).reverse_bits());
+        let bits = (((i64::from(a) * 3) >> 32) as u32).wrapping_add((a as u32).reverse_bits());
         o = o.wrapping_add(u64::from(bits)).rotate_left(13);
         f = f.max(singles[1].abs()).floor();
         assert_eq!(device.download::<f64>(at[3], 1), [d]);
         assert_eq!(device.download::<f32>(at[2], 1), [f]);
         assert_eq!(device.download::<u64>(at[4], 1), [o]);
-        let short = (i32::from(shorts[0]) * 3 >> 1) as i16;
+        let short = ((i32::from(shorts[0]) * 3) >> 1) as i16;
         assert_eq!(device.download::<i16>(at[5], 1), [short]);
         assert_eq!(device.download::<i8>(at[6], 1), [chars[0] << 2]);
     });

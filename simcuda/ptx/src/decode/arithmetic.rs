@@ -76,32 +76,28 @@ impl<'a> Lowering<'_, 'a> {
     }
 
     fn one_source(&mut self, ins: &Instruction<'a>, m: &mut Modifiers<'a>) -> Result<()> {
-        m.take("approx");
-        let k = m.take_float_flags();
         let ty = self.one_type(m)?;
+        let k = m.take_flags_of(ty);
         let f = float::unary_op(ins.opcode, ty)
             .or_else(|| half::unary_op(ins.opcode, ty))
             .or_else(|| transcendental::unary_op(ins.opcode, ty))
-            .or_else(|| int::unary_op(ins.opcode, ty));
+            .or_else(|| int::unary_op(ins.opcode, ty).filter(|_| k == 0));
         self.apply(f, ins, ty, &[ty], k)
     }
 
     fn two_sources(&mut self, ins: &Instruction<'a>, m: &mut Modifiers<'a>) -> Result<()> {
         let part = take_part(m);
-        // Approximate division is done exactly.
-        let _approximate = m.take("approx") || m.take("full");
-        let mut k = m.take_float_flags();
+        let ty = self.one_type(m)?;
+        let mut k = m.take_flags_of(ty);
         if m.take("NaN") {
             k |= float::PROPAGATE_NAN;
         }
         if m.take("xorsign") && m.take("abs") {
             k |= float::XORSIGN_ABS;
         }
-        let _default_for_halves = m.take("noftz");
-        let ty = self.one_type(m)?;
         let int_ty = ty.as_int();
         let (f, to) = match (ins.opcode, part) {
-            ("mul", Some(part)) => (int::mul(int_ty, part), widened(ty, part)),
+            ("mul", Some(part)) if k == 0 => (int::mul(int_ty, part), widened(ty, part)),
             _ if !matches!(part, None | Some(Part::Low)) => (None, ty),
             ("min" | "max", _) if matches!(ty, Ty::F32 | Ty::F64) => {
                 (float::min_max(ins.opcode, ty), ty)
@@ -118,8 +114,8 @@ impl<'a> Lowering<'_, 'a> {
 
     fn three_sources(&mut self, ins: &Instruction<'a>, m: &mut Modifiers<'a>) -> Result<()> {
         let part = take_part(m);
-        let k = m.take_float_flags();
         let ty = self.one_type(m)?;
+        let k = m.take_flags_of(ty);
         if let Some(part) = part {
             let f = int::mad(ty.as_int(), part, k & flag::SATURATE != 0);
             let wide = widened(ty, part);

@@ -243,7 +243,7 @@ impl<'a> Lowering<'_, 'a> {
         let width = 8 * piece.bytes() as u32;
         for (i, operand) in pieces.iter().enumerate() {
             let d = self.destination(operand, piece)?;
-            self.emit_alu(bits::unpack(), d, [whole; 3], width * i as u32 | width << 8);
+            self.emit_alu(bits::unpack(), d, [whole; 3], (width * i as u32) | (width << 8));
         }
         Ok(())
     }

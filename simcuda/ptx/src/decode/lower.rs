@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::labels::Fixup;
 use super::modifiers::Modifiers;
 use super::{Outline, Uses, local_offset, param_layout, place_shared};
 use crate::ast::{FunctionText, Instruction, Statement, Variable};
@@ -28,20 +29,10 @@ pub(crate) enum Symbol<'a> {
 }
 
 #[derive(Default)]
-struct Scope<'a> {
-    parent: usize,
+pub(super) struct Scope<'a> {
+    pub(super) parent: usize,
     symbols: HashMap<&'a str, Symbol<'a>>,
-    labels: HashMap<&'a str, u32>,
-}
-
-/// A branch whose label was not known when it was written.
-struct Fixup<'a> {
-    at: usize,
-    /// Which entry of an indexed branch; 0 otherwise.
-    slot: usize,
-    scope: usize,
-    label: &'a str,
-    line: u32,
+    pub(super) labels: HashMap<&'a str, u32>,
 }
 
 pub(super) struct Lowering<'m, 'a> {
@@ -53,14 +44,14 @@ pub(super) struct Lowering<'m, 'a> {
     pub(super) guard: Guard,
     /// The instruction in hand as written, for errors.
     text: String,
-    scopes: Vec<Scope<'a>>,
-    scope: usize,
+    pub(super) scopes: Vec<Scope<'a>>,
+    pub(super) scope: usize,
     types: Vec<Ty>,
     groups: u32,
     named: HashMap<(u32, u64), Reg>,
     constants: HashMap<Seed, Reg>,
     seeds: Vec<(Reg, Seed)>,
-    fixups: Vec<Fixup<'a>>,
+    pub(super) fixups: Vec<Fixup<'a>>,
     carry: Option<Reg>,
     local_bytes: usize,
     shared_bytes: usize,
@@ -85,6 +76,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         let signature = &outline.signatures[index];
         let entry = code.len() as u32;
         let function = Function {
+            defined: true,
             entry,
             params: signature.params.clone(),
             returns: signature.returns.clone(),
@@ -317,40 +309,6 @@ impl<'m, 'a> Lowering<'m, 'a> {
     pub(super) fn emit_alu(&mut self, f: AluFn, d: Reg, sources: [Reg; 3], k: u32) {
         let [a, b, c] = sources;
         self.emit(Op::Alu(f, Alu { d, a, b, c, k }));
-    }
-
-    /// A branch to `label`, now or when it becomes known.
-    pub(super) fn emit_branch(&mut self, label: &'a str) {
-        self.fix(self.code.len(), 0, label);
-        self.emit(Op::Branch { target: 0 });
-    }
-
-    pub(super) fn fix(&mut self, at: usize, slot: usize, label: &'a str) {
-        self.fixups.push(Fixup { at, slot, scope: self.scope, label, line: self.line });
-    }
-
-    fn resolve_labels(&mut self) -> Result<()> {
-        for fixup in std::mem::take(&mut self.fixups) {
-            let mut scope = fixup.scope;
-            let target = loop {
-                if let Some(&target) = self.scopes[scope].labels.get(fixup.label) {
-                    break target;
-                }
-                if scope == 0 {
-                    return Err(PtxError::new(
-                        fixup.line,
-                        format!("there is no label `{}`", fixup.label),
-                    ));
-                }
-                scope = self.scopes[scope].parent;
-            };
-            match &mut self.code[fixup.at].op {
-                Op::Branch { target: slot } => *slot = target,
-                Op::BranchIndexed { targets, .. } => targets[fixup.slot] = target,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     fn instruction(&mut self, instruction: &Instruction<'a>) -> Result<()> {

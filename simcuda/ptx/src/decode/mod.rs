@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod flow;
+mod labels;
 mod logic;
 mod lower;
 mod memory;

@@ -48,6 +48,16 @@ impl<'a> Modifiers<'a> {
         self.rest.is_empty()
     }
 
+    /// What arithmetic in `ty` may carry: integers saturate at most.
+    pub(super) fn take_flags_of(&mut self, ty: Ty) -> u32 {
+        if ty.is_float() || matches!(ty, Ty::F16x2 | Ty::Bf16x2) {
+            // Approximations are computed exactly, and halves keep subnormals by default.
+            let _accepted = self.take("approx") || self.take("full") || self.take("noftz");
+            return self.take_float_flags();
+        }
+        if self.take("sat") { flag::SATURATE } else { 0 }
+    }
+
     /// Rounding, `.ftz`, `.sat` and `.relu` as `Alu::k` carries them.
     pub(super) fn take_float_flags(&mut self) -> u32 {
         let rounding = self.take_as(|word| {

@@ -1,14 +1,14 @@
 //! Loads and stores of a warp. Lanes that touch neighbouring memory share one call of the
 //! implementer's `Memory`.
 
-use crate::lanes::{Row, WARP, lanes};
+use crate::lanes::{ALL, Row, WARP, lanes};
 use crate::program::Access;
 use crate::types::{Space, window};
 use crate::{Fault, Memory};
 
 /// The memories a thread can reach.
-pub(crate) struct Env<'e, M: ?Sized> {
-    pub(crate) memory: &'e M,
+pub(crate) struct Env<'e> {
+    pub(crate) memory: &'e dyn Memory,
     pub(crate) params: &'e [u8],
     pub(crate) shared: &'e mut Vec<u8>,
     pub(crate) local: &'e mut Vec<Vec<u8>>,
@@ -16,6 +16,9 @@ pub(crate) struct Env<'e, M: ?Sized> {
 
 /// Most bytes of one element vector: four of eight.
 const MOST_BYTES: usize = 32;
+
+/// Room for the elements of a run.
+pub(crate) type Scratch = [u8; MOST_BYTES * WARP];
 
 /// Which memory an address means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub(crate) enum Home {
     Param,
 }
 
-impl<M: Memory + ?Sized> Env<'_, M> {
+impl Env<'_> {
     /// The memory that `address` means in `space`, and the address within it.
     pub(crate) fn home(space: Space, address: u64) -> (Home, u64) {
         match space {
@@ -128,7 +131,7 @@ struct Run {
 }
 
 /// The lanes of `active` in runs. `share` lets lanes with the same address share an element.
-fn runs<M: Memory + ?Sized>(
+fn runs(
     rows: &[Row],
     active: u32,
     access: &Access,
@@ -137,13 +140,16 @@ fn runs<M: Memory + ?Sized>(
 ) -> Result<(), Fault> {
     let size = (access.bytes * access.count) as u64;
     let row = &rows[access.address as usize];
+    if let Some(run) = whole_warp(row, active, access, share) {
+        return visit(&run);
+    }
     let mut run: Option<Run> = None;
     for lane in lanes(active) {
         let address = row[lane].wrapping_add(access.offset);
         if address & (size - 1) != 0 {
             return Err(Fault::Misaligned { address });
         }
-        let (home, address) = Env::<M>::home(access.space, address);
+        let (home, address) = Env::home(access.space, address);
         if let Some(run) = &mut run
             && run.home == home
             && home != Home::Local
@@ -166,8 +172,30 @@ fn runs<M: Memory + ?Sized>(
     run.as_ref().map_or(Ok(()), visit)
 }
 
-pub(crate) fn load<M: Memory + ?Sized>(
-    env: &mut Env<'_, M>,
+/// The two commonest cases without a walk over the lanes: all lanes in a row, or all at one place.
+fn whole_warp(row: &Row, active: u32, access: &Access, share: bool) -> Option<Run> {
+    let size = (access.bytes * access.count) as u64;
+    let address = row[0].wrapping_add(access.offset);
+    let (home, start) = Env::home(access.space, address);
+    if active != ALL || home == Home::Local || address & (size - 1) != 0 {
+        return None;
+    }
+    let apart = |step: u64| {
+        row.iter().enumerate().all(|(lane, &at)| at == row[0].wrapping_add(lane as u64 * step))
+    };
+    let (elements, element) = if apart(size) {
+        (WARP, std::array::from_fn(|lane| lane as u8))
+    } else if share && apart(0) {
+        (1, [0; WARP])
+    } else {
+        return None;
+    };
+    Some(Run { home, start, lanes: ALL, element, elements })
+}
+
+pub(crate) fn load(
+    env: &mut Env<'_>,
+    scratch: &mut Scratch,
     rows: &mut [Row],
     active: u32,
     access: &Access,
@@ -176,9 +204,8 @@ pub(crate) fn load<M: Memory + ?Sized>(
     // A register of the address may be a destination too.
     let addresses = [rows[access.address as usize]];
     let access_here = Access { address: 0, registers: access.registers, ..*access };
-    runs::<M>(&addresses, active, &access_here, true, |run| {
-        let mut buffer = [0; MOST_BYTES * WARP];
-        let bytes = &mut buffer[..run.elements * size];
+    runs(&addresses, active, &access_here, true, |run| {
+        let bytes = &mut scratch[..run.elements * size];
         let lane = run.lanes.trailing_zeros() as usize;
         if let Err(fault) = env.read(lane, run.home, run.start, bytes) {
             if run.elements == 1 {
@@ -186,7 +213,7 @@ pub(crate) fn load<M: Memory + ?Sized>(
             }
             // The run may cross from one allocation into another: element by element, then.
             for (i, element) in bytes.chunks_exact_mut(size).enumerate() {
-                env.read(lane, run.home, run.start + (i * size) as u64, element)?;
+                env.read(lane, run.home, run.start.wrapping_add((i * size) as u64), element)?;
             }
         }
         for lane in lanes(run.lanes) {
@@ -201,17 +228,17 @@ pub(crate) fn load<M: Memory + ?Sized>(
     })
 }
 
-pub(crate) fn store<M: Memory + ?Sized>(
-    env: &mut Env<'_, M>,
+pub(crate) fn store(
+    env: &mut Env<'_>,
+    scratch: &mut Scratch,
     rows: &mut [Row],
     active: u32,
     access: &Access,
 ) -> Result<(), Fault> {
     let size = access.bytes * access.count;
     let rows = &*rows;
-    runs::<M>(rows, active, access, false, |run| {
-        let mut buffer = [0; MOST_BYTES * WARP];
-        let bytes = &mut buffer[..run.elements * size];
+    runs(rows, active, access, false, |run| {
+        let bytes = &mut scratch[..run.elements * size];
         for lane in lanes(run.lanes) {
             let first = usize::from(run.element[lane]) * size;
             for (i, &register) in access.registers[..access.count].iter().enumerate() {
@@ -226,7 +253,7 @@ pub(crate) fn store<M: Memory + ?Sized>(
                 return Err(fault);
             }
             for (i, element) in bytes.chunks_exact(size).enumerate() {
-                env.write(lane, run.home, run.start + (i * size) as u64, element)?;
+                env.write(lane, run.home, run.start.wrapping_add((i * size) as u64), element)?;
             }
         }
         Ok(())

@@ -1,14 +1,14 @@
 //! `atom` and `red`: one read-modify-write for each lane, lowest lane first.
 
 use super::access::{Env, Home, outside};
+use crate::Fault;
 use crate::lanes::{Row, lanes};
 use crate::ops::half::atomic_add;
 use crate::program::{Atomic, AtomicKind};
-use crate::types::Ty;
-use crate::{Fault, Memory};
+use crate::types::{Ty, window};
 
-pub(crate) fn update<M: Memory + ?Sized>(
-    env: &mut Env<'_, M>,
+pub(crate) fn update(
+    env: &mut Env<'_>,
     rows: &mut [Row],
     active: u32,
     atomic: &Atomic,
@@ -17,10 +17,10 @@ pub(crate) fn update<M: Memory + ?Sized>(
         let address = rows[atomic.address as usize][lane].wrapping_add(atomic.offset);
         let (b, c) = (rows[atomic.b as usize][lane], rows[atomic.c as usize][lane]);
         let bytes = atomic.ty.bytes();
-        if address % bytes as u64 != 0 {
+        if !address.is_multiple_of(bytes as u64) {
             return Err(Fault::Misaligned { address });
         }
-        let (home, address) = Env::<M>::home(atomic.space, address);
+        let (home, address) = Env::home(atomic.space, address);
         let mask = atomic.ty.mask();
         let mut change = |old: u64| apply(atomic, old & mask, b & mask, c & mask) & mask;
         let old = if bytes == 2 {
@@ -36,8 +36,8 @@ pub(crate) fn update<M: Memory + ?Sized>(
 }
 
 /// Two bytes of the word that holds them.
-fn in_word<M: Memory + ?Sized>(
-    env: &mut Env<'_, M>,
+fn in_word(
+    env: &mut Env<'_>,
     home: Home,
     address: u64,
     change: &mut dyn FnMut(u64) -> u64,
@@ -50,14 +50,15 @@ fn in_word<M: Memory + ?Sized>(
     Ok(word >> shift & 0xffff)
 }
 
-fn exchange<M: Memory + ?Sized>(
-    env: &mut Env<'_, M>,
+fn exchange(
+    env: &mut Env<'_>,
     home: Home,
     address: u64,
     bytes: usize,
     change: &mut dyn FnMut(u64) -> u64,
 ) -> Result<u64, Fault> {
     match home {
+        Home::Device if address >= window::SHARED => Err(outside(home, address, bytes, true)),
         Home::Device => env.memory.update(address, bytes, change),
         Home::Shared => {
             let mut buffer = [0; 8];

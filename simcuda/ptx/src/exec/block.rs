@@ -1,10 +1,11 @@
 //! A block: its warps in turn, its shared memory, and its barriers.
 
 use super::Context;
+use super::access::Scratch;
 use super::warp::{State, Warp};
+use crate::Fault;
 use crate::lanes::{Row, WARP, lanes};
 use crate::program::{Barrier, BarrierKind, Op, Special};
-use crate::{Fault, Memory};
 
 /// Steps a warp gets before the next has its turn.
 const WARP_TURN: u64 = 4096;
@@ -18,11 +19,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn special<M: Memory + ?Sized>(
-        &self,
-        context: &Context<'_, M>,
-        special: Special,
-    ) -> Row {
+    pub(crate) fn special(&self, context: &Context<'_>, special: Special) -> Row {
         let [x, y, _] = context.launch.block;
         let axis_of = |thread: u32, axis: u8| match axis {
             0 => thread % x,
@@ -50,12 +47,23 @@ impl Place {
 }
 
 /// What a block's warps share.
-#[derive(Default)]
 pub(crate) struct Common {
     pub(crate) shared: Vec<u8>,
     /// Threads that arrived at a barrier without waiting.
     pub(crate) arrived: [u32; BARRIERS],
     pub(crate) instructions: u64,
+    pub(crate) scratch: Scratch,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Self {
+            shared: Vec::new(),
+            arrived: [0; BARRIERS],
+            instructions: 0,
+            scratch: [0; size_of::<Scratch>()],
+        }
+    }
 }
 
 #[derive(Default)]
@@ -78,7 +86,7 @@ pub(crate) enum Outcome {
 }
 
 impl Block {
-    pub(crate) fn start<M: Memory + ?Sized>(&mut self, context: &Context<'_, M>, at: [u32; 3]) {
+    pub(crate) fn start(&mut self, context: &Context<'_>, at: [u32; 3]) {
         let threads = context.threads();
         self.warps.resize_with(threads.div_ceil(WARP as u32) as usize, Warp::default);
         for (index, warp) in self.warps.iter_mut().enumerate() {
@@ -93,11 +101,7 @@ impl Block {
     }
 
     /// Runs the warps in turn until all are done, none can go on, or `budget` is spent.
-    pub(crate) fn turn<M: Memory + ?Sized>(
-        &mut self,
-        context: &Context<'_, M>,
-        budget: u64,
-    ) -> Result<Outcome, Fault> {
+    pub(crate) fn turn(&mut self, context: &Context<'_>, budget: u64) -> Result<Outcome, Fault> {
         let mut left = budget;
         loop {
             let mut ran = false;
@@ -134,7 +138,7 @@ impl Block {
         }
     }
 
-    fn wake<M: Memory + ?Sized>(&mut self, context: &Context<'_, M>) {
+    fn wake(&mut self, context: &Context<'_>) {
         if self.warps.iter().any(|warp| warp.wakes_at_ns().is_some()) {
             let now_ns = context.now_ns();
             self.warps.iter_mut().for_each(|warp| warp.wake(now_ns));
@@ -142,7 +146,7 @@ impl Block {
     }
 
     /// Completes every barrier for which enough threads have come; true when one was.
-    fn release_barriers<M: Memory + ?Sized>(&mut self, context: &Context<'_, M>) -> bool {
+    fn release_barriers(&mut self, context: &Context<'_>) -> bool {
         let waiting = self.warps.iter().flat_map(|warp| &warp.strands).fold(
             0_u32,
             |set, strand| match strand.state {
@@ -157,7 +161,7 @@ impl Block {
         released
     }
 
-    fn release_barrier<M: Memory + ?Sized>(&mut self, context: &Context<'_, M>, id: usize) -> bool {
+    fn release_barrier(&mut self, context: &Context<'_>, id: usize) -> bool {
         let mut expected = None;
         let (mut come, mut live, mut waiting) = (self.common.arrived[id], 0, 0);
         for warp in &self.warps {
@@ -188,7 +192,7 @@ impl Block {
     }
 
     /// Lets everybody at the barrier go on, handing out the result of a reduction.
-    fn open_barrier<M: Memory + ?Sized>(&mut self, context: &Context<'_, M>, id: usize) {
+    fn open_barrier(&mut self, context: &Context<'_>, id: usize) {
         let mut count = 0;
         let mut total = 0;
         self.each_waiting(context, id, |_, mask, barrier, rows| {
@@ -212,9 +216,9 @@ impl Block {
         });
     }
 
-    fn each_waiting<M: Memory + ?Sized>(
+    fn each_waiting(
         &mut self,
-        context: &Context<'_, M>,
+        context: &Context<'_>,
         id: usize,
         mut visit: impl FnMut(&mut State, u32, &Barrier, &mut [Row]),
     ) {

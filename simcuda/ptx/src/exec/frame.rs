@@ -3,10 +3,10 @@
 
 use super::Context;
 use super::block::Place as BlockPlace;
+use crate::Fault;
 use crate::lanes::{Reg, Row, WARP, lanes};
 use crate::program::{Place, Special};
 use crate::types::window;
-use crate::{Fault, Memory};
 
 /// The registers of a function as they are before its first instruction.
 pub(crate) struct Image {
@@ -64,9 +64,9 @@ impl Frames {
     }
 
     /// A frame for `lanes` calling `function` from `parent`.
-    pub(crate) fn push<M: Memory + ?Sized>(
+    pub(crate) fn push(
         &mut self,
-        context: &Context<'_, M>,
+        context: &Context<'_>,
         place: &BlockPlace,
         function: usize,
         parent: Option<(usize, u32)>,
@@ -96,7 +96,7 @@ impl Frames {
         frame.rows.clear();
         frame.rows.extend_from_slice(&image.rows);
         for &(register, offset) in &image.local {
-            frame.rows[register as usize] = [local_base as u64 + offset; WARP];
+            frame.rows[register as usize] = [offset.wrapping_add(local_base as u64); WARP];
         }
         for &(register, special) in &image.special {
             frame.rows[register as usize] = place.special(context, special);

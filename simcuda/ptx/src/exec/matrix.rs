@@ -2,7 +2,7 @@
 //! precision of the sums is not: here they are exact to a double and rounded once.
 
 use crate::half::{to_f16, widen_bf16, widen_f16};
-use crate::lanes::{Reg, Row, WARP, lanes};
+use crate::lanes::{ALL, Reg, Row, lanes};
 use crate::program::Matrix;
 use crate::types::Ty;
 
@@ -13,20 +13,19 @@ const MOST_DEPTH: usize = 16;
 pub(crate) fn multiply(rows: &mut [Row], active: u32, m: &Matrix) {
     let mut a = [[0.0; MOST_DEPTH]; ROWS];
     let mut b = [[0.0; COLUMNS]; MOST_DEPTH];
-    for lane in 0..WARP {
+    for lane in lanes(ALL) {
         let (group, member) = (lane / 4, lane % 4);
+        let bits = |register: Reg| rows[register as usize][lane] as u32;
         for (i, &register) in m.a.iter().enumerate() {
-            let row = group + 8 * (i & 1);
-            let bits = rows[register as usize][lane] as u32;
-            elements(m, bits, i >> 1, member, |k, value| a[row][k] = value);
+            let row = &mut a[group + 8 * (i & 1)];
+            elements(m, bits(register), i >> 1, member, |k, value| row[k] = value);
         }
         for (i, &register) in m.b.iter().enumerate() {
-            let bits = rows[register as usize][lane] as u32;
-            elements(m, bits, i, member, |k, value| b[k][group] = value);
+            elements(m, bits(register), i, member, |k, value| b[k][group] = value);
         }
     }
     let mut sums = [[0.0; COLUMNS]; ROWS];
-    for lane in 0..WARP {
+    for lane in lanes(ALL) {
         fragment(rows, lane, m.half_sums.1, &m.c, |row, column, value| sums[row][column] = value);
     }
     for (row, sums) in a.iter().zip(&mut sums) {

@@ -6,6 +6,7 @@ mod access;
 mod atomic;
 mod block;
 mod collective;
+mod flow;
 mod frame;
 mod matrix;
 mod print;
@@ -26,14 +27,15 @@ const BLOCK_TURN: u64 = 1 << 18;
 /// Memory that blocks in flight may take together.
 const RESIDENT_BYTES: usize = 256 << 20;
 const MAX_BLOCK_THREADS: u64 = 1024;
+const MAX_DYNAMIC_SHARED_BYTES: u64 = 1 << 20;
 /// The longest sleep between two questions whether to stop.
 const SLEEP_STEP_NS: u64 = 10_000_000;
 
 /// What all blocks of a launch share.
-pub(crate) struct Context<'a, M: ?Sized> {
+pub(crate) struct Context<'a> {
     pub(crate) program: &'a Program,
     pub(crate) launch: &'a Launch<'a>,
-    pub(crate) memory: &'a M,
+    pub(crate) memory: &'a dyn Memory,
     pub(crate) function: usize,
     /// Where dynamic shared memory begins.
     pub(crate) dynamic_shared: usize,
@@ -43,7 +45,7 @@ pub(crate) struct Context<'a, M: ?Sized> {
     slept_until_ns: Cell<u64>,
 }
 
-impl<M: Memory + ?Sized> Context<'_, M> {
+impl Context<'_> {
     pub(crate) fn now_ns(&self) -> u64 {
         self.memory.now_ns().max(self.slept_until_ns.get())
     }
@@ -98,14 +100,16 @@ impl<M: Memory + ?Sized> Context<'_, M> {
     }
 }
 
-pub(crate) fn run<M: Memory + ?Sized>(
+pub(crate) fn run(
     module: &Module,
     kernel: &Kernel,
     launch: &Launch<'_>,
-    memory: &M,
+    memory: &dyn Memory,
 ) -> Result<Stats, Fault> {
     let threads: u64 = launch.block.iter().map(|&n| u64::from(n)).fold(1, u64::saturating_mul);
-    if launch.globals.len() < module.globals.len() || threads > MAX_BLOCK_THREADS {
+    let shared = u64::from(launch.dynamic_shared_bytes);
+    let fits = threads <= MAX_BLOCK_THREADS && shared <= MAX_DYNAMIC_SHARED_BYTES;
+    if launch.globals.len() < module.globals.len() || !fits {
         return Err(Fault::Unsupported);
     }
     if threads == 0 || launch.grid.contains(&0) {
@@ -125,8 +129,8 @@ pub(crate) fn run<M: Memory + ?Sized>(
 }
 
 /// Blocks in flight, and which comes next.
-struct Grid<'c, 'a, M: ?Sized> {
-    context: &'c Context<'a, M>,
+struct Grid<'c, 'a> {
+    context: &'c Context<'a>,
     next: [u32; 3],
     all_started: bool,
     resident: VecDeque<Block>,
@@ -135,8 +139,8 @@ struct Grid<'c, 'a, M: ?Sized> {
     instructions: u64,
 }
 
-impl<'c, 'a, M: Memory + ?Sized> Grid<'c, 'a, M> {
-    fn new(context: &'c Context<'a, M>) -> Self {
+impl<'c, 'a> Grid<'c, 'a> {
+    fn new(context: &'c Context<'a>) -> Self {
         let warps = context.threads().div_ceil(WARP as u32) as usize;
         let rows = context.program.functions[context.function].registers as usize;
         let block_bytes = warps * rows * size_of::<Row>() + context.shared_bytes();

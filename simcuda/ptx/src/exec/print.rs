@@ -1,16 +1,16 @@
 //! `vprintf`: a format and a packed buffer of arguments into text.
 
 use super::access::Env;
+use crate::Fault;
 use crate::types::Space;
-use crate::{Fault, Memory};
 
 /// Bytes of a format or of a `%s` after which reading gives up.
 const MOST_BYTES: usize = 1 << 16;
 const MOST_WIDTH: usize = 4096;
 
 /// The text, and the number of arguments in it, which is what device `printf` returns.
-pub(crate) fn format<M: Memory + ?Sized>(
-    env: &mut Env<'_, M>,
+pub(crate) fn format(
+    env: &mut Env<'_>,
     lane: usize,
     format: u64,
     arguments: u64,
@@ -40,15 +40,11 @@ pub(crate) fn format<M: Memory + ?Sized>(
     Ok((String::from_utf8_lossy(&out).into_owned(), count))
 }
 
-fn string<M: Memory + ?Sized>(
-    env: &mut Env<'_, M>,
-    lane: usize,
-    address: u64,
-) -> Result<Vec<u8>, Fault> {
+fn string(env: &mut Env<'_>, lane: usize, address: u64) -> Result<Vec<u8>, Fault> {
     let mut text = Vec::new();
     while text.len() < MOST_BYTES {
         let mut byte = [0];
-        let (home, at) = Env::<M>::home(Space::Generic, address.wrapping_add(text.len() as u64));
+        let (home, at) = Env::home(Space::Generic, address.wrapping_add(text.len() as u64));
         env.read(lane, home, at, &mut byte)?;
         if byte[0] == 0 {
             break;
@@ -59,19 +55,19 @@ fn string<M: Memory + ?Sized>(
 }
 
 /// The argument buffer: each value at its natural alignment.
-struct Arguments<'b, 'e, M: ?Sized> {
-    env: &'b mut Env<'e, M>,
+struct Arguments<'b, 'e> {
+    env: &'b mut Env<'e>,
     lane: usize,
     at: u64,
 }
 
-impl<M: Memory + ?Sized> Arguments<'_, '_, M> {
+impl Arguments<'_, '_> {
     fn next(&mut self, bytes: u64) -> Result<u64, Fault> {
-        self.at = self.at.next_multiple_of(bytes);
-        let (home, at) = Env::<M>::home(Space::Generic, self.at);
+        self.at = self.at.wrapping_add(bytes - 1) & !(bytes - 1);
+        let (home, at) = Env::home(Space::Generic, self.at);
         let mut buffer = [0; 8];
         self.env.read(self.lane, home, at, &mut buffer[..bytes as usize])?;
-        self.at += bytes;
+        self.at = self.at.wrapping_add(bytes);
         Ok(u64::from_le_bytes(buffer))
     }
 }
@@ -91,9 +87,9 @@ struct Spec {
 }
 
 impl Spec {
-    fn parse<'t, M: Memory + ?Sized>(
+    fn parse<'t>(
         mut text: &'t [u8],
-        arguments: &mut Arguments<'_, '_, M>,
+        arguments: &mut Arguments<'_, '_>,
     ) -> Result<(Self, &'t [u8]), Fault> {
         let mut spec = Self::default();
         while let Some((&flag, tail)) = text.split_first() {
@@ -127,10 +123,7 @@ impl Spec {
         Ok((spec, text))
     }
 
-    fn value<M: Memory + ?Sized>(
-        &self,
-        arguments: &mut Arguments<'_, '_, M>,
-    ) -> Result<String, Fault> {
+    fn value(&self, arguments: &mut Arguments<'_, '_>) -> Result<String, Fault> {
         let int_bytes = if self.long { 8 } else { 4 };
         Ok(match self.conversion {
             b'd' | b'i' => {
@@ -245,9 +238,9 @@ fn exponential(value: f64, precision: usize) -> String {
 }
 
 /// A width or precision: digits, or `*` for an argument.
-fn number<'t, M: Memory + ?Sized>(
+fn number<'t>(
     text: &'t [u8],
-    arguments: &mut Arguments<'_, '_, M>,
+    arguments: &mut Arguments<'_, '_>,
 ) -> Result<(usize, &'t [u8]), Fault> {
     if let Some((b'*', tail)) = text.split_first() {
         return Ok((arguments.next(4)? as usize, tail));

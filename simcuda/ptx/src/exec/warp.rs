@@ -5,7 +5,7 @@
 use super::Context;
 use super::block::{Common, Place};
 use super::frame::Frames;
-use crate::{Fault, Memory};
+use crate::Fault;
 
 /// Steps after which a strand no longer yields to those before it.
 const PATIENCE: u64 = 20_000;
@@ -52,12 +52,7 @@ pub(crate) struct Warp {
 }
 
 impl Warp {
-    pub(crate) fn start<M: Memory + ?Sized>(
-        &mut self,
-        context: &Context<'_, M>,
-        place: Place,
-        live: u32,
-    ) {
+    pub(crate) fn start(&mut self, context: &Context<'_>, place: Place, live: u32) {
         self.place = place;
         self.live = live;
         self.steps = 0;
@@ -98,9 +93,9 @@ impl Warp {
     }
 
     /// Runs strands until none is ready or `budget` is spent; gives what was spent.
-    pub(crate) fn run<M: Memory + ?Sized>(
+    pub(crate) fn run(
         &mut self,
-        context: &Context<'_, M>,
+        context: &Context<'_>,
         common: &mut Common,
         budget: u64,
     ) -> Result<u64, Fault> {

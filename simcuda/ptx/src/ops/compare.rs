@@ -63,12 +63,12 @@ macro_rules! float_compare {
             #[allow(clippy::neg_cmp_op_on_partial_ord, reason = "the negation is the NaN rule")]
             Some(match name {
                 "eq" => by!(|x, y| x == y),
-                "ne" => by!(|x, y| x < y || x > y),
+                "ne" => by!(|x, y| x != y && !x.is_nan() && !y.is_nan()),
                 "lt" => by!(|x, y| x < y),
                 "le" => by!(|x, y| x <= y),
                 "gt" => by!(|x, y| x > y),
                 "ge" => by!(|x, y| x >= y),
-                "equ" => by!(|x, y| !(x < y || x > y)),
+                "equ" => by!(|x, y| x == y || x.is_nan() || y.is_nan()),
                 "neu" => by!(|x, y| x != y),
                 "ltu" => by!(|x, y| !(x >= y)),
                 "leu" => by!(|x, y| !(x > y)),

@@ -31,16 +31,16 @@ pub(crate) fn binary_op(opcode: &str, ty: Ty, k: u32) -> Option<AluFn> {
         ("sub", Ty::F64, 0) => binary!(f64, |x, y| canonical(x - y)),
         ("mul", Ty::F64, 0) => binary!(f64, |x, y| canonical(x * y)),
         ("add", Ty::F32, _) => {
-            binary!(f32, |x, y, k| { finish(add32(flush(x, k), flush(y, k), k), k) })
+            binary!(f32, |x, y, k| finish(add32(flush(x, k), flush(y, k), k), k))
         }
         ("sub", Ty::F32, _) => {
-            binary!(f32, |x, y, k| { finish(add32(flush(x, k), flush(-y, k), k), k) })
+            binary!(f32, |x, y, k| finish(add32(flush(x, k), flush(-y, k), k), k))
         }
         ("mul", Ty::F32, _) => {
-            binary!(f32, |x, y, k| { finish(mul32(flush(x, k), flush(y, k), k), k) })
+            binary!(f32, |x, y, k| finish(mul32(flush(x, k), flush(y, k), k), k))
         }
         ("div", Ty::F32, _) => {
-            binary!(f32, |x, y, k| { finish(div32(flush(x, k), flush(y, k), k), k) })
+            binary!(f32, |x, y, k| finish(div32(flush(x, k), flush(y, k), k), k))
         }
         ("add", Ty::F64, _) => binary!(f64, |x, y, k| finish(add64(x, y, k), k)),
         ("sub", Ty::F64, _) => binary!(f64, |x, y, k| finish(add64(x, -y, k), k)),
@@ -57,9 +57,9 @@ pub(crate) fn fma(ty: Ty, k: u32) -> Option<AluFn> {
     Some(match (ty, k) {
         (Ty::F32, 0) => ternary!(f32, |x, y, z| canonical(fma32_nearest(x, y, z))),
         (Ty::F64, 0) => ternary!(f64, |x, y, z| canonical(x.mul_add(y, z))),
-        (Ty::F32, _) => ternary!(f32, |x, y, z, k| {
-            finish(fma32(flush(x, k), flush(y, k), flush(z, k), k), k)
-        }),
+        (Ty::F32, _) => {
+            ternary!(f32, |x, y, z, k| finish(fma32(flush(x, k), flush(y, k), flush(z, k), k), k))
+        }
         (Ty::F64, _) => ternary!(f64, |x, y, z, k| finish(fma64(x, y, z, k), k)),
         _ => return None,
     })

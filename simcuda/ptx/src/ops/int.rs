@@ -94,11 +94,11 @@ pub(crate) fn mad(ty: Ty, part: Part, saturating: bool) -> Option<AluFn> {
 }
 
 fn high_u(x: u64, y: u64, width: u32) -> u64 {
-    (u128::from(x) * u128::from(y) >> width) as u64
+    ((u128::from(x) * u128::from(y)) >> width) as u64
 }
 
 fn high_s(x: i64, y: i64, width: u32) -> i64 {
-    (i128::from(x) * i128::from(y) >> width) as i64
+    ((i128::from(x) * i128::from(y)) >> width) as i64
 }
 
 /// `mul24`: factors of 24 bits, the low or the high 32 bits of their 48-bit product.

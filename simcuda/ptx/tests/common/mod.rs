@@ -202,6 +202,77 @@ pub(crate) fn parse(text: &str) -> Module {
     Module::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+/// What `body` leaves in `%d`, given `%a`, `%b`, `%c`. All are registers of the types named.
+pub(crate) fn eval(body: &str, input: &str, output: &str, values: [u64; 3]) -> u64 {
+    let text = format!(
+        ".version 7.0\n.target sm_75\n.address_size 64
+        .visible .entry k(.param .u64 out, .param .u64 a, .param .u64 b, .param .u64 c) {{
+            .reg .{input} %a, %b, %c; .reg .{output} %d; .reg .b64 %out; .reg .pred %p, %q;
+            .reg .b32 %x, %y; .reg .b16 %h, %i;
+            ld.param.u64 %out, [out];
+            ld.param.{input} %a, [a]; ld.param.{input} %b, [b]; ld.param.{input} %c, [c];
+            {body}
+            st.global.{output} [%out], %d;
+        }}"
+    );
+    let device = Device::new();
+    let out = device.allocate(8);
+    let mut arguments = vec![Arg::U64(out)];
+    arguments.extend(values.map(Arg::U64));
+    launch(&device, &parse(&text), "k", one_block(1), 0, &arguments).unwrap();
+    device.download::<u64>(out, 1)[0]
+}
+
+pub(crate) fn b32(body: &str, values: [u32; 3]) -> u32 {
+    eval(body, "b32", "b32", values.map(u64::from)) as u32
+}
+
+pub(crate) fn b64(body: &str, values: [u64; 3]) -> u64 {
+    eval(body, "b64", "b64", values)
+}
+
+pub(crate) fn b16(body: &str, values: [u16; 3]) -> u16 {
+    eval(body, "b16", "b16", values.map(u64::from)) as u16
+}
+
+pub(crate) fn f32s(body: &str, values: [f32; 3]) -> f32 {
+    f32::from_bits(b32(body, values.map(f32::to_bits)))
+}
+
+pub(crate) fn f64s(body: &str, values: [f64; 3]) -> f64 {
+    f64::from_bits(b64(body, values.map(f64::to_bits)))
+}
+
+/// A predicate in `%p` as 0 or 1.
+pub(crate) fn truth(body: &str, input: &str, values: [u64; 3]) -> bool {
+    eval(&format!("{body} selp.b32 %d, 1, 0, %p;"), input, "b32", values) == 1
+}
+
+pub(crate) const HEAD: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
+
+/// A module of one kernel `k` with parameters `out` (a pointer, also in `%out`) and `n`; `%tid`
+/// and `%at` (the address of the thread's word of `out`) are set.
+pub(crate) fn kernel(body: &str) -> Module {
+    parse(&format!(
+        "{HEAD}.visible .entry k(.param .u64 out, .param .u32 n) {{
+            .reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<20>; .reg .b64 %out, %at;
+            .reg .u32 %t, %n;
+            ld.param.u64 %out, [out];
+            ld.param.u32 %n, [n];
+            mov.u32 %t, %tid.x;
+            mad.wide.u32 %at, %t, 4, %out;
+            {body}
+        }}"
+    ))
+}
+
+pub(crate) fn run_block(module: &Module, threads: u32, n: u32) -> Result<Vec<u32>, Fault> {
+    let device = Device::new();
+    let out = device.allocate(threads as usize * 4);
+    launch(&device, module, "k", one_block(threads), 0, &[Arg::U64(out), Arg::U32(n)])?;
+    Ok(device.download(out, threads as usize))
+}
+
 /// Reproducible numbers (a 64-bit linear congruential generator's upper half).
 pub(crate) struct Random(pub(crate) u64);
 
