@@ -65,9 +65,15 @@ impl Machine {
     pub fn broker_dir(&self) -> PathBuf {
         let private = self.runtime.path().join("halfwarp");
         match &self.sim {
-            Some(sim) => private.join(sim.replace("--sim=", "sim-")),
+            Some(_) => private.join(format!("sim-{}", self.machine_name())),
             None => private,
         }
+    }
+
+    /// The name by which `halfwarp run --sim=PROFILE` knows the simulated machine.
+    fn machine_name(&self) -> &str {
+        let profile = self.sim.as_deref().unwrap_or_default().trim_start_matches("--sim=");
+        Path::new(profile).file_stem().and_then(OsStr::to_str).unwrap_or_default()
     }
 
     /// `halfwarp` with this machine's surroundings, nothing else of ours in its environment.
@@ -94,6 +100,7 @@ impl Machine {
         if let Some(sim) = &self.sim {
             command
                 .env("SIMCUDA_PROFILE", sim.trim_start_matches("--sim="))
+                .env("SIMCUDA_MACHINE", self.machine_name())
                 .env("LD_LIBRARY_PATH", artefact("sim"));
         }
         command

@@ -37,7 +37,7 @@ fn is_undisturbed(machine: &Machine, mut tenant: Running, figures: &str) {
 }
 
 fn join_socket(machine: &Machine) -> PathBuf {
-    machine.broker_dir().join("join.sock")
+    machine.broker_dir().join("join/join.sock")
 }
 
 fn connect(machine: &Machine) -> OwnedFd {

@@ -24,18 +24,17 @@ fn mem_15_every_way_at_random_leaves_nothing_behind() {
 }
 
 #[test]
-fn life_04_a_crowd_that_begins_at_once_is_served_or_gets_a_code() {
-    let machine = Machine::with_profile("h200");
+fn life_04_a_crowd_that_begins_at_once_is_served() {
+    let machine =
+        Machine::with_profile(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/crowd.toml"));
     let program = guest("crowd").to_string_lossy().into_owned();
-    let options = ["--memory", "32GiB", "--name", "crowd"];
+    // 256 times what a context is first taken to cost (128 MiB + 8 x 4 MiB), and room to spare.
+    let options = ["--memory", "64GiB", "--name", "crowd"];
     // A shell that stays keeps the tenant while its figures are read.
     let script = format!("{program} 256 && read line");
     let mut crowd = machine.tenant(&options).program(["sh", "-c", script.as_str()]).start();
     let done = crowd.line("DONE ", DEADLINE);
-    let counts: Vec<u32> =
-        done.split_whitespace().skip(1).map(|n| n.parse().expect("a count")).collect();
-    assert_eq!(counts.iter().sum::<u32>(), 256, "{done}");
-    assert!(counts[0] >= 16, "hardly any process worked: {done}");
+    assert_eq!(done, "DONE 256 0", "each of them works, since all fit");
     until(FREED_WITHIN, "a tenant whose processes have ended holds nothing", || {
         (machine.tenant_named("crowd").gpus[0].held_bytes.0 == 0).then_some(())
     });
