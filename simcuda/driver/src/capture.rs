@@ -262,13 +262,26 @@ impl Sim {
         answer: *mut CUstreamCaptureStatus,
         id: *mut u64,
         graph: *mut CUgraph,
-        _nodes: *mut *const CUgraphNode,
+        nodes: *mut *const CUgraphNode,
         count: *mut usize,
     ) -> Done {
+        let resolved = stream::resolve(stream)?;
+        let joined = resolved.joined().clone();
+        // The nodes that the next one would follow cannot be handed out as an array yet.
+        if joined.is_some() && !(nodes.is_null() && count.is_null()) {
+            return Err(CUresult::NOT_SUPPORTED);
+        }
         Self::cuStreamGetCaptureInfo(stream, answer, id)?;
-        raw::put_if_wanted(graph, CUgraph(0));
         raw::put_if_wanted(count, 0);
-        Ok(())
+        match joined {
+            Some(joined) if !graph.is_null() => {
+                raw::put(graph, graph::register(Arc::clone(&joined.capture.graph)))
+            }
+            _ => {
+                raw::put_if_wanted(graph, CUgraph(0));
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn cuStreamGetCaptureInfo_v3(

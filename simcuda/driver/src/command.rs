@@ -165,6 +165,15 @@ pub(crate) fn abandon(work: &Work) {
         Work::Record(record) => record.finish(),
         Work::Free { base } => freeing::free_now(*base),
         Work::End(block) => block.end(),
+        // A callback of this kind is told of the error.
+        Work::Callback { function, stream, data } => {
+            raw::call_stream_callback(
+                pointer(*function),
+                *stream,
+                CUresult::UNKNOWN,
+                pointer(*data),
+            );
+        }
         _ => {}
     }
 }

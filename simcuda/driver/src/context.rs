@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::registry::Registry;
-use crate::{blocks, event, linear, module, process, stream};
+use crate::{array, blocks, event, linear, module, pool, process, stream};
 use shim_cuda_headers::{CUcontext, CUresult};
 use simcuda_protocol::Charge;
 use std::cell::RefCell;
@@ -100,6 +100,7 @@ pub(crate) fn destroy(context: &Arc<Context>) {
     context.engine.end();
     stream::forget_all(context.handle);
     event::forget_all(context.handle);
+    array::forget_all(context.handle);
     module::unload_all(context);
     linear::free_all(context);
     end_overhead(context.device);
@@ -126,6 +127,7 @@ fn end_overhead(device: i32) {
     if *count == 0
         && let Ok(card) = process::card(device)
     {
+        pool::empty_all(device);
         blocks::release(device, card.device.context_overhead_bytes, Charge::Context);
     }
 }

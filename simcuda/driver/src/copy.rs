@@ -7,7 +7,7 @@ use crate::command::{Copy, Side, SideKind, Work};
 use crate::entry::{Done, Sim};
 use crate::space::{Access, SPACE};
 use crate::stream::{self, Stream};
-use crate::{context, raw};
+use crate::{array, context, raw};
 use shim_cuda_headers::*;
 use std::ffi::c_void;
 
@@ -16,7 +16,7 @@ const STAGED_BYTES: u64 = 64 << 10;
 
 /// What an address must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Must {
+pub(crate) enum Must {
     /// Device memory, or host memory that the driver knows.
     Device,
     /// Any host address.
@@ -31,7 +31,7 @@ fn at<T>(pointer: *const T) -> u64 {
 
 /// One end of a flat copy, if the address can be one. A captured copy may name memory that a
 /// memory node will only bring.
-fn side(base: u64, bytes: u64, must: Must, captured: bool) -> Result<Side, CUresult> {
+pub(crate) fn side(base: u64, bytes: u64, must: Must, captured: bool) -> Result<Side, CUresult> {
     base.checked_add(bytes).ok_or(CUresult::INVALID_VALUE)?;
     if SPACE.allows(base, bytes, Access::Read) {
         return Ok(Side::flat(base, SideKind::Known));
@@ -202,8 +202,10 @@ fn pitched(end: &Memcpy2dSide, width: u64, height: u64, captured: bool) -> Resul
         1 => (at(end.host), Must::Host),
         2 => (end.device, Must::Device),
         4 => (end.device, Must::Unified),
-        // Arrays have no address; this driver has none yet.
-        3 => return Err(CUresult::NOT_SUPPORTED),
+        3 => {
+            let array = array::find(end.array)?;
+            return array.side(end.x_in_bytes as u64, end.y as u64, width, height);
+        }
         _ => return Err(CUresult::INVALID_VALUE),
     };
     let pitch = if end.pitch == 0 { width } else { end.pitch as u64 };

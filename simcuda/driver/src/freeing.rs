@@ -27,6 +27,13 @@ pub(crate) fn free_waiting(base: u64) -> Done {
     Ok(())
 }
 
+/// Frees the memory of an array, which is idle.
+pub(crate) fn free_array(base: u64) {
+    if let Some(gone) = SPACE.remove(base, |region| region.kind == Kind::Array) {
+        release(&gone);
+    }
+}
+
 /// Frees what a stream has come to.
 pub(crate) fn free_now(base: u64) {
     if let Some(gone) = SPACE.remove(base, is_freeable) {

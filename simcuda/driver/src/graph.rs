@@ -17,7 +17,6 @@ static NODES: Registry<NodeName> = Registry::new(0x42);
 #[derive(Debug)]
 struct NodeName {
     graph: Arc<Graph>,
-    index: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +116,7 @@ impl Graph {
     fn handle_of(self: &Arc<Self>, index: usize) -> CUgraphNode {
         let handle = self.nodes()[index].handle;
         if NODES.get(handle).is_none() {
-            NODES.insert(handle, Arc::new(NodeName { graph: Arc::clone(self), index }));
+            NODES.insert(handle, Arc::new(NodeName { graph: Arc::clone(self) }));
         }
         CUgraphNode(handle)
     }

@@ -14,6 +14,7 @@
 #![allow(non_snake_case, reason = "functions bear the vendor's names")]
 
 mod arena;
+mod array;
 mod attributes;
 mod blocks;
 mod capture;
@@ -31,6 +32,7 @@ mod freeing;
 mod function;
 mod graph;
 mod graph_memory;
+mod graph_nodes;
 mod host;
 mod image;
 mod jit_options;

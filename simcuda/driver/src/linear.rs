@@ -67,7 +67,8 @@ pub(crate) fn give_back(context: &Context, region: &Region, why: Charge) {
 /// The context ends, and all its allocations with it.
 pub(crate) fn free_all(context: &Context) {
     let of_it = |region: &Region| {
-        region.context == context.handle && matches!(region.kind, Kind::Linear | Kind::Managed)
+        region.context == context.handle
+            && matches!(region.kind, Kind::Linear | Kind::Managed | Kind::Array)
     };
     let regions = SPACE.remove_all(of_it);
     SPACE.settle();

@@ -139,6 +139,19 @@ pub(crate) fn shrink_all(device: i32) {
     }
 }
 
+/// The process has no context on the device any more: what its pools hold is gone.
+pub(crate) fn empty_all(device: i32) {
+    let of_it = |region: &Region| matches!(region.kind, Kind::Pool(_)) && region.device == device;
+    SPACE.remove_all(of_it);
+    SPACE.settle();
+    for pool in POOLS.all().iter().filter(|pool| pool.device == device) {
+        let chunks = pool.state().arena.drain();
+        for (chunk, bytes) in chunks {
+            blocks::give(device, chunk, bytes, Charge::Memory);
+        }
+    }
+}
+
 fn find(pool: CUmemoryPool) -> Result<Arc<Pool>, CUresult> {
     POOLS.get(pool.0).filter(|pool| !pool.state().closing).ok_or(CUresult::INVALID_VALUE)
 }

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Host(u32),
     /// Host memory of the program, made known to the driver, with its flags.
     Registered(u32),
+    /// An array's memory, which has no address for the program.
+    Array,
     /// A global of a module.
     Module,
 }

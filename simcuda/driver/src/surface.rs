@@ -15,6 +15,7 @@ macro_rules! surface {
        ($($arg:ident: $ty:ty),*);)*) => {
         /// One function per row.
         #[allow(clippy::too_many_arguments, reason = "the vendor's own signatures")]
+        #[allow(dead_code, reason = "those with a function of their own go before these")]
         pub(crate) trait Surface {
             $(
                 fn $symbol($(_: $ty),*) -> Done {

@@ -35,10 +35,16 @@ twins! {
     cuMemcpy2DAsync_v2_ptsz = cuMemcpy2DAsync_v2(a: *const CUDA_MEMCPY2D_v2, b: CUstream);
     cuMemcpy2DUnaligned_v2_ptds = cuMemcpy2DUnaligned_v2(a: *const CUDA_MEMCPY2D_v2);
     cuMemcpyAsync_ptsz = cuMemcpyAsync(a: CUdeviceptr, b: CUdeviceptr, c: usize, d: CUstream);
+    cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2(a: CUdeviceptr, b: CUarray, c: usize, d: usize);
+    cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2(a: *mut c_void, b: CUarray, c: usize, d: usize);
+    cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2(a: *mut c_void, b: CUarray, c: usize, d: usize, e: CUstream);
+    cuMemcpyDtoA_v2_ptds = cuMemcpyDtoA_v2(a: CUarray, b: usize, c: CUdeviceptr, d: usize);
     cuMemcpyDtoD_v2_ptds = cuMemcpyDtoD_v2(a: CUdeviceptr, b: CUdeviceptr, c: usize);
     cuMemcpyDtoDAsync_v2_ptsz = cuMemcpyDtoDAsync_v2(a: CUdeviceptr, b: CUdeviceptr, c: usize, d: CUstream);
     cuMemcpyDtoH_v2_ptds = cuMemcpyDtoH_v2(a: *mut c_void, b: CUdeviceptr, c: usize);
     cuMemcpyDtoHAsync_v2_ptsz = cuMemcpyDtoHAsync_v2(a: *mut c_void, b: CUdeviceptr, c: usize, d: CUstream);
+    cuMemcpyHtoA_v2_ptds = cuMemcpyHtoA_v2(a: CUarray, b: usize, c: *const c_void, d: usize);
+    cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2(a: CUarray, b: usize, c: *const c_void, d: usize, e: CUstream);
     cuMemcpyHtoD_v2_ptds = cuMemcpyHtoD_v2(a: CUdeviceptr, b: *const c_void, c: usize);
     cuMemcpyHtoDAsync_v2_ptsz = cuMemcpyHtoDAsync_v2(a: CUdeviceptr, b: *const c_void, c: usize, d: CUstream);
     cuMemcpyPeer_ptds = cuMemcpyPeer(a: CUdeviceptr, b: CUcontext, c: CUdeviceptr, d: CUcontext, e: usize);

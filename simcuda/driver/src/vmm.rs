@@ -123,13 +123,6 @@ pub(crate) fn mapped_at(address: u64) -> Option<(Arc<Physical>, u64, u64)> {
     (address < base + mapping.bytes).then(|| (Arc::clone(&mapping.physical), *base, mapping.bytes))
 }
 
-/// The reservation that holds the address.
-pub(crate) fn reserved_at(address: u64) -> Option<(u64, u64)> {
-    let tables = tables();
-    let (base, bytes) = tables.reserved.range(..=address).next_back()?;
-    (address < base + bytes).then_some((*base, *bytes))
-}
-
 impl Sim {
     pub(crate) fn cuMemGetAllocationGranularity(
         answer: *mut usize,

@@ -31,8 +31,9 @@ struct Books {
 }
 
 impl Machine {
-    pub(crate) fn new(name: &str, profile: &Profile) -> Self {
-        let devices = profile.devices(name);
+    /// `whole_name` tells the machine from all others; its cards get their UUIDs from it.
+    pub(crate) fn new(name: &str, whole_name: &str, profile: &Profile) -> Self {
+        let devices = profile.devices(whole_name);
         let accounts = Accounts::new(devices.iter().map(|device| device.memory_bytes));
         let books = Books { accounts, chunks: Chunks::default(), last_session: 0 };
         Self {

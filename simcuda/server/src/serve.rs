@@ -32,7 +32,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     // A machine is its folder and its name: cards of two folders must never be taken for one.
     let folder = options.folder.canonicalize().unwrap_or_else(|_| options.folder.clone());
     let whole_name = folder.join(&place.machine);
-    let machine = Arc::new(Machine::new(&whole_name.to_string_lossy(), &profile));
+    let machine = Arc::new(Machine::new(&place.machine, &whole_name.to_string_lossy(), &profile));
     if options.detached {
         descriptors::say_ready()?;
     }
