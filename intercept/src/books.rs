@@ -10,11 +10,46 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
-use shim_cuda_headers::{CUcontext, CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
+use shim_cuda_headers::{
+    CUarray, CUcontext, CUdevice, CUdeviceptr, CUdeviceptr_v1, CUmemGenericAllocationHandle,
+    CUmipmappedArray,
+};
 
 use crate::process::Slot;
 
-/// An allocation that has an address.
+/// What the program knows an allocation by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Place {
+    Address(CUdeviceptr),
+    Array(CUarray),
+    Mipmapped(CUmipmappedArray),
+}
+
+impl From<CUdeviceptr> for Place {
+    fn from(address: CUdeviceptr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl From<CUdeviceptr_v1> for Place {
+    fn from(address: CUdeviceptr_v1) -> Self {
+        Self::Address(address.into())
+    }
+}
+
+impl From<CUarray> for Place {
+    fn from(array: CUarray) -> Self {
+        Self::Array(array)
+    }
+}
+
+impl From<CUmipmappedArray> for Place {
+    fn from(array: CUmipmappedArray) -> Self {
+        Self::Mipmapped(array)
+    }
+}
+
+/// An allocation that is freed by the name it has, once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allocation {
     pub(crate) slot: Slot,
@@ -87,7 +122,7 @@ type Map<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 /// The books.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
-    allocations: Map<CUdeviceptr, Allocation>,
+    allocations: Map<Place, Allocation>,
     physical: Map<u64, Physical>,
     next_physical: u64,
     /// Handle values are the driver's and come again after a release.
@@ -103,15 +138,15 @@ pub(crate) struct Books {
 pub(crate) type Freed = (Slot, u32);
 
 impl Books {
-    /// Enters an allocation at the address that the driver gave.
-    pub(crate) fn enter(&mut self, address: CUdeviceptr, allocation: Allocation) {
-        self.allocations.insert(address, allocation);
+    /// Enters an allocation under what the driver gave.
+    pub(crate) fn enter(&mut self, place: Place, allocation: Allocation) {
+        self.allocations.insert(place, allocation);
     }
 
     /// Takes an allocation out, before the driver is asked to free it: once the driver has, another
-    /// thread may be given the same address.
-    pub(crate) fn take(&mut self, address: CUdeviceptr) -> Option<Allocation> {
-        self.allocations.remove(&address)
+    /// thread may be given the same address or handle.
+    pub(crate) fn take(&mut self, place: Place) -> Option<Allocation> {
+        self.allocations.remove(&place)
     }
 
     /// Enters physical memory under its handle.
