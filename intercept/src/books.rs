@@ -5,13 +5,51 @@
 //! takes something out returns what is to be released, and the caller releases it when the driver
 //! has agreed (or puts it back).
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{BuildHasherDefault, Hasher},
+};
 
-use shim_cuda_headers::{CUcontext, CUdevice, CUdeviceptr, CUmemGenericAllocationHandle};
+use shim_cuda_headers::{
+    CUarray, CUcontext, CUdevice, CUdeviceptr, CUdeviceptr_v1, CUmemGenericAllocationHandle,
+    CUmipmappedArray,
+};
 
 use crate::process::Slot;
 
-/// An allocation that has an address.
+/// What the program knows an allocation by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Place {
+    Address(CUdeviceptr),
+    Array(CUarray),
+    Mipmapped(CUmipmappedArray),
+}
+
+impl From<CUdeviceptr> for Place {
+    fn from(address: CUdeviceptr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl From<CUdeviceptr_v1> for Place {
+    fn from(address: CUdeviceptr_v1) -> Self {
+        Self::Address(address.into())
+    }
+}
+
+impl From<CUarray> for Place {
+    fn from(array: CUarray) -> Self {
+        Self::Array(array)
+    }
+}
+
+impl From<CUmipmappedArray> for Place {
+    fn from(array: CUmipmappedArray) -> Self {
+        Self::Mipmapped(array)
+    }
+}
+
+/// An allocation that is freed by the name it has, once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allocation {
     pub(crate) slot: Slot,
@@ -52,34 +90,63 @@ struct Overhead {
     contexts: u32,
 }
 
+/// A hash for numbers that the driver chose: one multiplication. The standard one withstands keys of
+/// an attacker, who could only slow down his own process here.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // 2^64 over the golden ratio, as Knuth has it; the high half is the well mixed one.
+        let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ (product >> 32);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+}
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
+
 /// The books.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
-    allocations: HashMap<CUdeviceptr, Allocation>,
-    physical: HashMap<u64, Physical>,
+    allocations: Map<Place, Allocation>,
+    physical: Map<u64, Physical>,
     next_physical: u64,
     /// Handle values are the driver's and come again after a release.
-    handles: HashMap<CUmemGenericAllocationHandle, u64>,
+    handles: Map<CUmemGenericAllocationHandle, u64>,
     /// By address: size in bytes and what is mapped there.
     mappings: BTreeMap<CUdeviceptr, (usize, u64)>,
-    contexts: HashMap<CUcontext, Context>,
-    primary: HashMap<CUdevice, CUcontext>,
-    overhead: HashMap<Slot, Overhead>,
+    contexts: Map<CUcontext, Context>,
+    primary: Map<CUdevice, CUcontext>,
+    overhead: Map<Slot, Overhead>,
 }
 
 /// Units to release on a card.
 pub(crate) type Freed = (Slot, u32);
 
 impl Books {
-    /// Enters an allocation at the address that the driver gave.
-    pub(crate) fn enter(&mut self, address: CUdeviceptr, allocation: Allocation) {
-        self.allocations.insert(address, allocation);
+    /// Enters an allocation under what the driver gave.
+    pub(crate) fn enter(&mut self, place: Place, allocation: Allocation) {
+        self.allocations.insert(place, allocation);
     }
 
     /// Takes an allocation out, before the driver is asked to free it: once the driver has, another
-    /// thread may be given the same address.
-    pub(crate) fn take(&mut self, address: CUdeviceptr) -> Option<Allocation> {
-        self.allocations.remove(&address)
+    /// thread may be given the same address or handle.
+    pub(crate) fn take(&mut self, place: Place) -> Option<Allocation> {
+        self.allocations.remove(&place)
     }
 
     /// Enters physical memory under its handle.

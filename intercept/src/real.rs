@@ -15,6 +15,7 @@ use shim_cuda_headers::{CUresult, DriverFn, NvmlFn, driver_table};
 
 static DLSYM: AtomicUsize = AtomicUsize::new(0);
 static STAGE_ONE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static STUBS: [AtomicUsize; DriverFn::COUNT] = [const { AtomicUsize::new(0) }; DriverFn::COUNT];
 static DRIVER: [AtomicUsize; DriverFn::COUNT] = [const { AtomicUsize::new(0) }; DriverFn::COUNT];
 
 /// What a row answers that the driver beneath does not have.
@@ -56,10 +57,17 @@ pub(crate) fn dlsym_in(handle: *mut c_void, symbol: &CStr) -> Option<usize> {
     (!found.is_null()).then_some(found as usize)
 }
 
-/// Address of stage one's export for a row: what programs get from look-ups.
+/// Address of stage one's export for a row: what programs get from look-ups. Asked once a row.
 pub(crate) fn stub(row: DriverFn) -> Option<usize> {
+    let known = STUBS.get(row as usize)?;
+    let seen = known.load(Ordering::Relaxed);
+    if seen != 0 {
+        return Some(seen);
+    }
     let symbol = CString::new(row.row().symbol).ok()?;
-    dlsym_in(STAGE_ONE.load(Ordering::Relaxed), &symbol)
+    let found = dlsym_in(STAGE_ONE.load(Ordering::Relaxed), &symbol)?;
+    known.store(found, Ordering::Relaxed);
+    Some(found)
 }
 
 /// Looks every row up in the driver behind `handle`.

@@ -1,6 +1,8 @@
 //! What a row of the table says: the types of its columns, the enumerations of all rows, and the
 //! rule by which `cuGetProcAddress` chooses among the forms of one name.
 
+use core::cmp::Ordering;
+
 /// Which default stream the form works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamVariant {
@@ -196,11 +198,12 @@ impl DriverFn {
     /// recorded look-ups of `data/cudart-getprocaddress.tsv`.
     #[must_use]
     pub fn answering(asked: &[u8], version: u32, per_thread: bool) -> Option<Self> {
+        let before = |f: &Self| order(f.row().asked.as_bytes(), asked) == Ordering::Less;
+        let first = Self::ALL.partition_point(before);
         let forms = || {
-            Self::ALL.iter().copied().filter(|f| {
-                let row = f.row();
-                row.asked.as_bytes() == asked && row.version <= version
-            })
+            let same = |f: &&Self| order(f.row().asked.as_bytes(), asked) == Ordering::Equal;
+            let rest = Self::ALL.get(first..).unwrap_or_default().iter();
+            rest.take_while(same).copied().filter(|f| f.row().version <= version)
         };
         let newest = |wanted: fn(StreamVariant) -> bool| {
             forms().filter(|f| wanted(f.row().stream)).max_by_key(|f| f.row().version)
@@ -214,6 +217,13 @@ impl DriverFn {
             (p, None) => p,
         }
     }
+}
+
+/// The order of the table by asked name: without case first, so that it reads as a list for people,
+/// then exactly.
+fn order(a: &[u8], b: &[u8]) -> Ordering {
+    let lower = a.iter().map(u8::to_ascii_lowercase).cmp(b.iter().map(u8::to_ascii_lowercase));
+    lower.then_with(|| a.cmp(b))
 }
 
 /// What an NVML function is about.
@@ -340,6 +350,12 @@ mod tests {
             seen += 1;
         }
         assert!(seen > 400, "only {seen} look-ups were compared");
+    }
+
+    #[test]
+    fn rows_are_in_order_so_that_a_look_up_need_not_read_them_all() {
+        let names = || DriverFn::ALL.iter().map(|f| f.row().asked.as_bytes());
+        assert!(names().is_sorted_by(|a, b| order(a, b) != Ordering::Greater));
     }
 
     #[test]

@@ -27,13 +27,13 @@
 macro_rules! driver_table {
     ($apply:path) => {
         $apply! {
-            cuArray3DCreate "cuArray3DCreate" 2000 Any Array Residency Unsafe MakesArray AfterInit Forward (a: *mut CUarray, b: *const CUDA_ARRAY3D_DESCRIPTOR_v1);
-            cuArray3DCreate_v2 "cuArray3DCreate" 3020 Any Array Residency Unsafe MakesArray AfterInit Forward (a: *mut CUarray, b: *const CUDA_ARRAY3D_DESCRIPTOR_v2);
+            cuArray3DCreate "cuArray3DCreate" 2000 Any Array Residency Unsafe MakesArray AfterInit Hook (a: *mut CUarray, b: *const CUDA_ARRAY3D_DESCRIPTOR_v1);
+            cuArray3DCreate_v2 "cuArray3DCreate" 3020 Any Array Residency Unsafe MakesArray AfterInit Hook (a: *mut CUarray, b: *const CUDA_ARRAY3D_DESCRIPTOR_v2);
             cuArray3DGetDescriptor "cuArray3DGetDescriptor" 2000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUDA_ARRAY3D_DESCRIPTOR_v1, b: CUarray);
             cuArray3DGetDescriptor_v2 "cuArray3DGetDescriptor" 3020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUDA_ARRAY3D_DESCRIPTOR_v2, b: CUarray);
-            cuArrayCreate "cuArrayCreate" 2000 Any Array Residency Unsafe MakesArray AfterInit Forward (a: *mut CUarray, b: *const CUDA_ARRAY_DESCRIPTOR_v1);
-            cuArrayCreate_v2 "cuArrayCreate" 3020 Any Array Residency Unsafe MakesArray AfterInit Forward (a: *mut CUarray, b: *const CUDA_ARRAY_DESCRIPTOR_v2);
-            cuArrayDestroy "cuArrayDestroy" 2000 Any Array Open Unsafe FreesArray AfterInit Forward (a: CUarray);
+            cuArrayCreate "cuArrayCreate" 2000 Any Array Residency Unsafe MakesArray AfterInit Hook (a: *mut CUarray, b: *const CUDA_ARRAY_DESCRIPTOR_v1);
+            cuArrayCreate_v2 "cuArrayCreate" 3020 Any Array Residency Unsafe MakesArray AfterInit Hook (a: *mut CUarray, b: *const CUDA_ARRAY_DESCRIPTOR_v2);
+            cuArrayDestroy "cuArrayDestroy" 2000 Any Array Open Unsafe FreesArray AfterInit Hook (a: CUarray);
             cuArrayGetDescriptor "cuArrayGetDescriptor" 2000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUDA_ARRAY_DESCRIPTOR_v1, b: CUarray);
             cuArrayGetDescriptor_v2 "cuArrayGetDescriptor" 3020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUDA_ARRAY_DESCRIPTOR_v2, b: CUarray);
             cuArrayGetMemoryRequirements "cuArrayGetMemoryRequirements" 11060 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS_v1, b: CUarray, c: CUdevice);
@@ -568,8 +568,8 @@ macro_rules! driver_table {
             cuMemsetD8Async_ptsz "cuMemsetD8Async" 7000 PerThread Nothing Residency Node Nothing AfterInit Forward (a: CUdeviceptr, b: c_uchar, c: usize, d: CUstream);
             cuMemSetMemPool "cuMemSetMemPool" 13000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUmemLocation, b: CUmemAllocationType, c: CUmemoryPool);
             cuMemUnmap "cuMemUnmap" 10020 Any Vmm Residency Free FreesMapping AfterInit Hook (a: CUdeviceptr, b: usize);
-            cuMipmappedArrayCreate "cuMipmappedArrayCreate" 5000 Any Array Residency Unsafe MakesArray AfterInit Forward (a: *mut CUmipmappedArray, b: *const CUDA_ARRAY3D_DESCRIPTOR_v2, c: c_uint);
-            cuMipmappedArrayDestroy "cuMipmappedArrayDestroy" 5000 Any Array Open Unsafe FreesArray AfterInit Forward (a: CUmipmappedArray);
+            cuMipmappedArrayCreate "cuMipmappedArrayCreate" 5000 Any Array Residency Unsafe MakesArray AfterInit Hook (a: *mut CUmipmappedArray, b: *const CUDA_ARRAY3D_DESCRIPTOR_v2, c: c_uint);
+            cuMipmappedArrayDestroy "cuMipmappedArrayDestroy" 5000 Any Array Open Unsafe FreesArray AfterInit Hook (a: CUmipmappedArray);
             cuMipmappedArrayGetLevel "cuMipmappedArrayGetLevel" 5000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUarray, b: CUmipmappedArray, c: c_uint);
             cuMipmappedArrayGetMemoryRequirements "cuMipmappedArrayGetMemoryRequirements" 11060 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUDA_ARRAY_MEMORY_REQUIREMENTS_v1, b: CUmipmappedArray, c: CUdevice);
             cuMipmappedArrayGetSparseProperties "cuMipmappedArrayGetSparseProperties" 11010 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUDA_ARRAY_SPARSE_PROPERTIES_v1, b: CUmipmappedArray);

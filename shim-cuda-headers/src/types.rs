@@ -96,7 +96,6 @@ callbacks! {
 }
 
 opaque! {
-    CUDA_ARRAY3D_DESCRIPTOR_v1, CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY_MEMORY_REQUIREMENTS_v1,
     CUDA_ARRAY_SPARSE_PROPERTIES_v1, CUDA_BATCH_MEM_OP_NODE_PARAMS,
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1, CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1,
     CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1,
@@ -104,7 +103,7 @@ opaque! {
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1, CUDA_EXT_SEM_WAIT_NODE_PARAMS_v1,
     CUDA_FABRIC_COPY_BATCH_OP_v1, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS_v1,
     CUDA_KERNEL_NODE_PARAMS_v1, CUDA_LAUNCH_PARAMS_v1, CUDA_MEMCPY2D_v1,
-    CUDA_MEMCPY3D_BATCH_OP_v1, CUDA_MEMCPY3D_PEER_v1, CUDA_MEMCPY3D_v1, CUDA_MEMCPY3D_v2,
+    CUDA_MEMCPY3D_BATCH_OP_v1, CUDA_MEMCPY3D_PEER_v1, CUDA_MEMCPY3D_v1,
     CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_RESOURCE_DESC_v1, CUDA_RESOURCE_VIEW_DESC_v1,
     CUDA_TEXTURE_DESC_v1, CU_DEV_SM_RESOURCE_GROUP_PARAMS, CUarrayMapInfo_v1,
     CUcheckpointCheckpointArgs, CUcheckpointLockArgs, CUcheckpointRestoreArgs,
@@ -187,6 +186,37 @@ pub struct CUDA_ARRAY3D_DESCRIPTOR_v2 {
     pub flags: c_uint,
 }
 
+/// As [`CUDA_ARRAY_DESCRIPTOR_v2`], before CUDA 3.2.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CUDA_ARRAY_DESCRIPTOR_v1 {
+    pub width: c_uint,
+    pub height: c_uint,
+    pub format: CUarray_format,
+    pub num_channels: c_uint,
+}
+
+/// As [`CUDA_ARRAY3D_DESCRIPTOR_v2`], before CUDA 3.2.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CUDA_ARRAY3D_DESCRIPTOR_v1 {
+    pub width: c_uint,
+    pub height: c_uint,
+    pub depth: c_uint,
+    pub format: CUarray_format,
+    pub num_channels: c_uint,
+    pub flags: c_uint,
+}
+
+/// What must be mapped behind an array that was made without memory, in bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CUDA_ARRAY_MEMORY_REQUIREMENTS_v1 {
+    pub size: usize,
+    pub alignment: usize,
+    pub reserved: [c_uint; 4],
+}
+
 /// Shape, stream and attributes of a launch by `cuLaunchKernelEx`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -220,6 +250,34 @@ pub struct CUDA_MEMCPY2D_v2 {
     pub dst: Memcpy2dSide,
     pub width_in_bytes: usize,
     pub height: usize,
+}
+
+/// One side of a [`CUDA_MEMCPY3D_v2`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Memcpy3dSide {
+    pub x_in_bytes: usize,
+    pub y: usize,
+    pub z: usize,
+    pub lod: usize,
+    pub memory_type: c_uint,
+    pub host: *mut c_void,
+    pub device: CUdeviceptr,
+    pub array: CUarray,
+    pub reserved: *mut c_void,
+    pub pitch: usize,
+    pub height: usize,
+}
+
+/// A three-dimensional copy: source, destination, width in bytes, height in rows, depth in slices.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CUDA_MEMCPY3D_v2 {
+    pub src: Memcpy3dSide,
+    pub dst: Memcpy3dSide,
+    pub width_in_bytes: usize,
+    pub height: usize,
+    pub depth: usize,
 }
 
 /// A kernel node of a graph.
@@ -267,8 +325,12 @@ const _: () = {
     assert!(size_of::<CUmemPoolProps_v1>() == 88);
     assert!(size_of::<CUDA_ARRAY_DESCRIPTOR_v2>() == 24);
     assert!(size_of::<CUDA_ARRAY3D_DESCRIPTOR_v2>() == 40);
+    assert!(size_of::<CUDA_ARRAY_DESCRIPTOR_v1>() == 16);
+    assert!(size_of::<CUDA_ARRAY3D_DESCRIPTOR_v1>() == 24);
+    assert!(size_of::<CUDA_ARRAY_MEMORY_REQUIREMENTS_v1>() == 32);
     assert!(size_of::<CUlaunchConfig>() == 56);
     assert!(size_of::<CUDA_MEMCPY2D_v2>() == 128);
+    assert!(size_of::<CUDA_MEMCPY3D_v2>() == 200);
     assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v2>() == 72);
     assert!(size_of::<CUDA_MEMSET_NODE_PARAMS_v1>() == 40);
 };

@@ -8,6 +8,7 @@ mod command;
 mod known;
 mod machine;
 mod skip;
+mod steps;
 pub mod trace;
 
 pub use artefact::{artefact, guest, on_a_device, python};

@@ -15,6 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::steps::{registers, stopped_by_instruction};
+
 /// What a traced process did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reached {
@@ -84,6 +86,25 @@ impl Traced {
     /// # Errors
     /// If neither happens before the deadline.
     pub fn run(&mut self, deadline: Duration) -> io::Result<Reached> {
+        let stop = self.run_until(deadline, |traced, tid, status| traced.label_at(tid, status))?;
+        Ok(stop.map_or(Reached::Ended, |(_, label)| Reached::Label(label)))
+    }
+
+    /// Lets the process run to a breakpoint of its own; the thread that stands there.
+    pub(crate) fn run_to_own_stop(&mut self, deadline: Duration) -> io::Result<i32> {
+        let stop = self.run_until(deadline, |_, tid, status| {
+            let trapped = libc::WSTOPSIG(status) == libc::SIGTRAP && status >> 16 == 0;
+            Ok((trapped && stopped_by_instruction(tid)?).then_some(()))
+        })?;
+        stop.map(|(tid, ())| tid).ok_or_else(|| io::Error::other("the process has ended"))
+    }
+
+    /// Runs until a stop of some thread is one that `wanted` wants; `None` if the process ends.
+    fn run_until<T>(
+        &mut self,
+        deadline: Duration,
+        wanted: impl Fn(&Self, i32, i32) -> io::Result<Option<T>>,
+    ) -> io::Result<Option<(i32, T)>> {
         if let Some(tid) = self.stopped.take() {
             ptrace(libc::PTRACE_CONT, tid, 0)?;
         }
@@ -92,9 +113,9 @@ impl Traced {
             for tid in self.threads.clone() {
                 match wait_now(tid) {
                     Some(status) if libc::WIFSTOPPED(status) => {
-                        if let Some(label) = self.label_at(tid, status)? {
+                        if let Some(found) = wanted(self, tid, status)? {
                             self.stopped = Some(tid);
-                            return Ok(Reached::Label(label));
+                            return Ok(Some((tid, found)));
                         }
                         self.go_on(tid, status);
                     }
@@ -103,13 +124,22 @@ impl Traced {
                 }
             }
             if self.threads.is_empty() {
-                return Ok(Reached::Ended);
+                return Ok(None);
             }
             if Instant::now() > until {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// A thread was brought to a stop by other means than running.
+    pub(crate) fn stands(&mut self, tid: i32) {
+        self.stopped = Some(tid);
     }
 
     /// Continues a thread that stopped for a reason that is not ours, and takes note of one that it
@@ -139,15 +169,7 @@ impl Traced {
         if libc::WSTOPSIG(status) != libc::SIGTRAP || status >> 16 != 0 {
             return Ok(None);
         }
-        // SAFETY: all-zero is a valid register set.
-        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-        // SAFETY: a stopped tracee of this thread, a writable register set.
-        let done = unsafe {
-            libc::ptrace(libc::PTRACE_GETREGS, tid, ptr::null_mut::<c_void>(), &raw mut registers)
-        };
-        if done != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let registers = registers(tid)?;
         Ok(self.labels.get(&(registers.rip - 1)).cloned())
     }
 
@@ -180,7 +202,7 @@ fn passed_on(status: i32) -> u64 {
     if event != 0 || signal == libc::SIGTRAP { 0 } else { u64::from(signal.unsigned_abs()) }
 }
 
-fn ptrace(request: u32, tid: i32, data: u64) -> io::Result<()> {
+pub(crate) fn ptrace(request: u32, tid: i32, data: u64) -> io::Result<()> {
     // SAFETY: requests without pointers; a wrong tid is an error.
     let done = unsafe { libc::ptrace(request, tid, ptr::null_mut::<c_void>(), data) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -1,10 +1,12 @@
-//! What the library decides about a call, without doing anything: the ledger word ([`ledger`]), and
-//! the structs by which the two stages of the library know each other ([`stage`]).
+//! What the library decides about a call, without doing anything: the ledger word ([`ledger`]), what
+//! an array may cost ([`array`]), and the structs by which the two stages of the library know each
+//! other ([`stage`]).
 //!
 //! No I/O, no allocation, no unsafe code, no driver: everything here runs in a unit test.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod array;
 mod atomic;
 pub mod ledger;
 pub mod stage;

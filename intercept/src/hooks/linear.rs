@@ -1,11 +1,12 @@
-//! Memory that has an address of its own: linear, pitched, managed, stream-ordered.
+//! Memory that has an address of its own: linear, pitched, managed, stream-ordered; and the order of
+//! things, which arrays share.
 //!
 //! An allocation, in the order things happen:
 //!
 //! ```text
 //!   charge          before the driver is asked, so that the sum never passes the limit
 //!   the driver      refuses: the charge is given back and its code passed on
-//!   enter           the address is in the books
+//!   enter           the books have the address (or handle)
 //! ```
 //!
 //! And a free: taken out of the books, then the driver, then released; back into the books if the
@@ -18,7 +19,12 @@ use halfwarp_label as label;
 use shim_cuda_headers::{CUdeviceptr, CUdeviceptr_v1, CUmemoryPool, CUresult, CUstream, DriverFn};
 
 use super::{context, current, joined};
-use crate::{books::Allocation, process::Process, real::call, sys::Errno};
+use crate::{
+    books::{Allocation, Place},
+    process::Process,
+    real::call,
+    sys::Errno,
+};
 
 /// The driver backs managed memory in pieces of this size.
 const MANAGED_GRANULE_BYTES: u64 = 2 << 20;
@@ -28,20 +34,20 @@ const PITCH_BYTES: u64 = 512;
 
 /// Whether an allocation ends with the context it was made in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ends {
+pub(super) enum Ends {
     WithContext,
     /// Pools belong to the device.
     ByItself,
 }
 
 /// Charges `bytes`, lets the driver allocate, and enters what it gave. `made` returns the driver's
-/// code and the address.
-fn allocate(
+/// code and the address or handle.
+pub(super) fn allocate(
     process: &Process,
     function: DriverFn,
     bytes: u64,
     ends: Ends,
-    make: impl FnOnce() -> (CUresult, CUdeviceptr),
+    make: impl FnOnce() -> (CUresult, Place),
 ) -> CUresult {
     let Some((current, slot)) = current(process) else { return make().0 };
     let Some(units) = units(bytes).filter(|n| *n > 0) else {
@@ -55,11 +61,11 @@ fn allocate(
         return refuse(process, function, slot, bytes);
     }
     label::charge_done();
-    let (code, address) = make();
+    let (code, place) = make();
     label::driver_allocated();
     if code.is_ok() {
         let context = (ends == Ends::WithContext).then_some(current);
-        process.books().enter(address, Allocation { slot, units, context });
+        process.books().enter(place, Allocation { slot, units, context });
         label::allocation_entered();
     } else {
         process.release(slot, units);
@@ -78,9 +84,14 @@ pub(super) fn refuse(
     CUresult::OUT_OF_MEMORY
 }
 
-/// Takes `address` out of the books, lets the driver free it, and releases its charge.
-fn free(process: &Process, address: CUdeviceptr, give: impl FnOnce() -> CUresult) -> CUresult {
-    let taken = process.books().take(address);
+/// Takes `place` out of the books, lets the driver free it, and releases its charge.
+pub(super) fn free(
+    process: &Process,
+    place: impl Into<Place>,
+    give: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let place = place.into();
+    let taken = process.books().take(place);
     label::free_taken();
     let code = give();
     label::driver_freed();
@@ -89,19 +100,19 @@ fn free(process: &Process, address: CUdeviceptr, give: impl FnOnce() -> CUresult
             process.release(allocation.slot, allocation.units);
             label::free_released();
         } else {
-            process.books().enter(address, allocation);
+            process.books().enter(place, allocation);
         }
     }
     code
 }
 
-/// Reads an address that the driver has just written.
+/// Reads an address or handle that the driver has just written.
 ///
 /// # Safety
 /// `at` is the output that was passed to a call which succeeded.
-unsafe fn written<T: Copy + Into<u64>>(code: CUresult, at: *const T) -> (CUresult, CUdeviceptr) {
+pub(super) unsafe fn written<T: Into<Place>>(code: CUresult, at: *const T) -> (CUresult, Place) {
     if !code.is_ok() {
-        return (code, 0);
+        return (code, Place::Address(0));
     }
     // SAFETY: the driver succeeded, so it has written here.
     (code, unsafe { at.read() }.into())
@@ -198,6 +209,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
 
 /// Corrects the charge of a fresh allocation to what the driver really took.
 fn recharge(process: &Process, at: CUdeviceptr, bytes: u64) -> Result<(), crate::process::Slot> {
+    let at = Place::Address(at);
     let Some(entry) = process.books().take(at) else { return Ok(()) };
     let real = units(bytes).unwrap_or(u32::MAX);
     let more = real.saturating_sub(entry.units);
@@ -244,7 +256,7 @@ pub(crate) unsafe extern "C" fn cuMemFree(address: CUdeviceptr_v1) -> CUresult {
     let give = || unsafe { call::cuMemFree(address) };
     let process = joined!(give());
     let _errno = Errno::keep();
-    free(process, address.into(), give)
+    free(process, address, give)
 }
 
 /// The stream-ordered rows, each for both default streams.

@@ -6,6 +6,7 @@
 //! are the driver's to judge, so they are passed on before anything is charged.
 #![allow(non_snake_case, reason = "hooks bear the vendor's own names")]
 
+mod array;
 mod context;
 mod info;
 mod linear;
@@ -78,6 +79,9 @@ macro_rules! by_memory {
     };
     (Vmm $symbol:ident) => {
         vmm::$symbol
+    };
+    (Array $symbol:ident) => {
+        array::$symbol
     };
     ($memory:ident $symbol:ident) => {
         linear::$symbol

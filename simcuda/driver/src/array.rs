@@ -9,7 +9,7 @@ use crate::entry::{Done, Sim};
 use crate::freeing;
 use crate::registry::Registry;
 use crate::space::Kind;
-use crate::{copy, linear, raw, stream};
+use crate::{copy, linear, mipmap, raw, stream};
 use shim_cuda_headers::*;
 use simcuda_protocol::Charge;
 use std::ffi::c_void;
@@ -22,13 +22,49 @@ const ROW_BYTES: u64 = 512;
 /// The largest side of an array.
 const MOST: usize = 131_072;
 
+/// `CUDA_ARRAY3D_SPARSE`, which this driver does not have.
+const SPARSE: u32 = 0x40;
+/// `CUDA_ARRAY3D_DEFERRED_MAPPING`: an array without memory.
+const DEFERRED: u32 = 0x80;
+
+/// How the texels of an array lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) row_bytes: u64,
+    pub(crate) pitch: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Layout {
+    pub(crate) fn of(descriptor: &CUDA_ARRAY3D_DESCRIPTOR_v2) -> Result<Self, CUresult> {
+        let CUDA_ARRAY3D_DESCRIPTOR_v2 { width, height, depth, num_channels, .. } = *descriptor;
+        if descriptor.flags & SPARSE != 0 {
+            return Err(CUresult::NOT_SUPPORTED);
+        }
+        let too_large = [width, height, depth].iter().any(|side| *side > MOST);
+        if width == 0 || too_large || ![1, 2, 4].contains(&num_channels) {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        let channel = channel_bytes(descriptor.format).ok_or(CUresult::INVALID_VALUE)?;
+        let row_bytes = width as u64 * channel * u64::from(num_channels);
+        let pitch = row_bytes.next_multiple_of(ROW_BYTES);
+        let bytes = pitch
+            .checked_mul(height.max(1) as u64)
+            .and_then(|layer| layer.checked_mul(depth.max(1) as u64))
+            .ok_or(CUresult::OUT_OF_MEMORY)?;
+        Ok(Self { row_bytes, pitch, bytes })
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Array {
     pub(crate) context: usize,
-    base: u64,
-    row_bytes: u64,
-    pitch: u64,
-    descriptor: CUDA_ARRAY3D_DESCRIPTOR_v2,
+    /// Where it lies; `None` if nothing is behind it.
+    pub(crate) base: Option<u64>,
+    pub(crate) layout: Layout,
+    /// It is a level of a mipmapped array, and goes with that.
+    pub(crate) is_level: bool,
+    pub(crate) descriptor: CUDA_ARRAY3D_DESCRIPTOR_v2,
 }
 
 impl Array {
@@ -40,14 +76,17 @@ impl Array {
         width: u64,
         height: u64,
     ) -> Result<Side, CUresult> {
-        let rows = (self.descriptor.height.max(1) * self.descriptor.depth.max(1)) as u64;
-        let fits = x_bytes.checked_add(width).is_some_and(|end| end <= self.row_bytes)
+        let rows = self.rows() * self.descriptor.depth.max(1) as u64;
+        let fits = x_bytes.checked_add(width).is_some_and(|end| end <= self.layout.row_bytes)
             && row.checked_add(height).is_some_and(|end| end <= rows);
-        if !fits {
-            return Err(CUresult::INVALID_VALUE);
-        }
-        let base = self.base + row * self.pitch + x_bytes;
-        Ok(Side { base, pitch: self.pitch, layer: 0, kind: SideKind::Known })
+        let base = self.base.filter(|_| fits).ok_or(CUresult::INVALID_VALUE)?;
+        let base = base + row * self.layout.pitch + x_bytes;
+        Ok(Side { base, pitch: self.layout.pitch, layer: 0, kind: SideKind::Known })
+    }
+
+    /// Rows of one slice.
+    pub(crate) fn rows(&self) -> u64 {
+        self.descriptor.height.max(1) as u64
     }
 }
 
@@ -67,30 +106,41 @@ pub(crate) fn find(array: CUarray) -> Result<Arc<Array>, CUresult> {
 
 fn create(to: *mut CUarray, descriptor: CUDA_ARRAY3D_DESCRIPTOR_v2) -> Done {
     let context = context::working()?;
-    let CUDA_ARRAY3D_DESCRIPTOR_v2 { width, height, depth, num_channels, .. } = descriptor;
-    let sides = [width, height, depth];
-    if to.is_null()
-        || width == 0
-        || sides.iter().any(|n| *n > MOST)
-        || ![1, 2, 4].contains(&num_channels)
-    {
+    if to.is_null() {
         return Err(CUresult::INVALID_VALUE);
     }
-    let channel = channel_bytes(descriptor.format).ok_or(CUresult::INVALID_VALUE)?;
-    let row_bytes = width as u64 * channel * u64::from(num_channels);
-    let pitch = row_bytes.next_multiple_of(ROW_BYTES);
-    let bytes = pitch
-        .checked_mul(height.max(1) as u64)
-        .and_then(|layer| layer.checked_mul(depth.max(1) as u64))
-        .ok_or(CUresult::OUT_OF_MEMORY)?;
-    let base = linear::allocate(&context, bytes, Kind::Array, Charge::Memory)?;
-    let array = Array { context: context.handle, base, row_bytes, pitch, descriptor };
+    let layout = Layout::of(&descriptor)?;
+    let base = allocate(&context, &descriptor, layout.bytes)?;
+    let array = Array { context: context.handle, base, layout, is_level: false, descriptor };
     raw::put(to, CUarray(ARRAYS.add(array)))
+}
+
+/// Memory for what is described, unless it is to be without.
+pub(crate) fn allocate(
+    context: &context::Context,
+    descriptor: &CUDA_ARRAY3D_DESCRIPTOR_v2,
+    bytes: u64,
+) -> Result<Option<u64>, CUresult> {
+    if descriptor.flags & DEFERRED != 0 {
+        return Ok(None);
+    }
+    linear::allocate(context, bytes, Kind::Array, Charge::Memory).map(Some)
+}
+
+/// Frees the memory of an array that is known no more, after all work that may use it.
+pub(crate) fn release(context: usize, base: Option<u64>) {
+    if let Some(context) = context::CONTEXTS.get(context) {
+        context.engine.wait_idle();
+    }
+    if let Some(base) = base {
+        freeing::free_array(base);
+    }
 }
 
 /// The context ends, and its arrays with it; their memory goes with the context's.
 pub(crate) fn forget_all(context: usize) {
     ARRAYS.remove_all(|array| array.context == context);
+    mipmap::forget_all(context);
 }
 
 /// A copy between a stretch of an array's first row and flat memory.
@@ -138,21 +188,15 @@ impl Sim {
         array: *mut CUarray,
         descriptor: *const CUDA_ARRAY3D_DESCRIPTOR_v2,
     ) -> Done {
-        const SPARSE: u32 = 0x40;
-        const DEFERRED: u32 = 0x80;
-        let descriptor = raw::get(descriptor)?;
-        if descriptor.flags & (SPARSE | DEFERRED) != 0 {
-            return Err(CUresult::NOT_SUPPORTED);
-        }
-        create(array, descriptor)
+        create(array, raw::get(descriptor)?)
     }
 
     pub(crate) fn cuArrayDestroy(array: CUarray) -> Done {
-        let gone = ARRAYS.remove(array.0).ok_or(CUresult::INVALID_HANDLE)?;
-        if let Some(context) = context::CONTEXTS.get(gone.context) {
-            context.engine.wait_idle();
+        if find(array)?.is_level {
+            return Err(CUresult::INVALID_HANDLE);
         }
-        freeing::free_array(gone.base);
+        let gone = ARRAYS.remove(array.0).ok_or(CUresult::INVALID_HANDLE)?;
+        release(gone.context, gone.base);
         Ok(())
     }
 

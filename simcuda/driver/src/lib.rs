@@ -15,6 +15,7 @@
 
 mod arena;
 mod array;
+mod array_copy;
 mod attributes;
 mod blocks;
 mod capture;
@@ -42,6 +43,7 @@ mod library;
 mod linear;
 mod link;
 mod lookup;
+mod mipmap;
 mod module;
 mod pages;
 mod physical;

@@ -20,12 +20,11 @@ pub(crate) fn allocate(
     kind: Kind,
     why: Charge,
 ) -> Result<u64, CUresult> {
-    let (base, span) = if size < BLOCK_BYTES {
-        let span = size.next_multiple_of(GRAIN_BYTES);
-        (small(context, span)?, span)
+    let span = span(size).ok_or(CUresult::OUT_OF_MEMORY)?;
+    let base = if size < BLOCK_BYTES {
+        small(context, span)?
     } else {
-        let span = size.checked_next_multiple_of(BLOCK_BYTES).ok_or(CUresult::OUT_OF_MEMORY)?;
-        (blocks::take(context.device, span, why)?, span)
+        blocks::take(context.device, span, why)?
     };
     SPACE.insert(Region {
         base,
@@ -38,6 +37,11 @@ pub(crate) fn allocate(
         id: SPACE.fresh_id(),
     });
     Ok(base)
+}
+
+/// What an allocation of `size` bytes takes of a card.
+pub(crate) fn span(size: u64) -> Option<u64> {
+    size.checked_next_multiple_of(if size < BLOCK_BYTES { GRAIN_BYTES } else { BLOCK_BYTES })
 }
 
 fn small(context: &Context, span: u64) -> Result<u64, CUresult> {

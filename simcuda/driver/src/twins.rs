@@ -35,6 +35,9 @@ twins! {
     cuMemcpy2DAsync_v2_ptsz = cuMemcpy2DAsync_v2(a: *const CUDA_MEMCPY2D_v2, b: CUstream);
     cuMemcpy2DUnaligned_v2_ptds = cuMemcpy2DUnaligned_v2(a: *const CUDA_MEMCPY2D_v2);
     cuMemcpyAsync_ptsz = cuMemcpyAsync(a: CUdeviceptr, b: CUdeviceptr, c: usize, d: CUstream);
+    cuMemcpy3D_v2_ptds = cuMemcpy3D_v2(a: *const CUDA_MEMCPY3D_v2);
+    cuMemcpy3DAsync_v2_ptsz = cuMemcpy3DAsync_v2(a: *const CUDA_MEMCPY3D_v2, b: CUstream);
+    cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2(a: CUarray, b: usize, c: CUarray, d: usize, e: usize);
     cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2(a: CUdeviceptr, b: CUarray, c: usize, d: usize);
     cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2(a: *mut c_void, b: CUarray, c: usize, d: usize);
     cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2(a: *mut c_void, b: CUarray, c: usize, d: usize, e: CUstream);

@@ -87,6 +87,14 @@ layouts! {
         width = "Width", height = "Height", depth = "Depth", format = "Format",
         num_channels = "NumChannels", flags = "Flags",
     }
+    CUDA_ARRAY_DESCRIPTOR_v1 {
+        width = "Width", height = "Height", format = "Format", num_channels = "NumChannels",
+    }
+    CUDA_ARRAY3D_DESCRIPTOR_v1 {
+        width = "Width", height = "Height", depth = "Depth", format = "Format",
+        num_channels = "NumChannels", flags = "Flags",
+    }
+    CUDA_ARRAY_MEMORY_REQUIREMENTS_v1 { size = "size", alignment = "alignment" }
     CUlaunchConfig {
         grid_dim = "gridDimX", block_dim = "blockDimX", shared_mem_bytes = "sharedMemBytes",
         stream = "hStream", attrs = "attrs", num_attrs = "numAttrs",
@@ -94,6 +102,10 @@ layouts! {
     CUDA_MEMCPY2D_v2 {
         src = "srcXInBytes", dst = "dstXInBytes", width_in_bytes = "WidthInBytes",
         height = "Height",
+    }
+    CUDA_MEMCPY3D_v2 {
+        src = "srcXInBytes", dst = "dstXInBytes", width_in_bytes = "WidthInBytes",
+        height = "Height", depth = "Depth",
     }
     CUDA_KERNEL_NODE_PARAMS_v2 {
         func = "func", grid_dim = "gridDimX", block_dim = "blockDimX",
