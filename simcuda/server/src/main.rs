@@ -20,7 +20,7 @@ mod start;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 #[derive(Debug, Parser)]
 #[command(name = "simcudad", version, about = "The server of one simulated machine with GPUs")]
@@ -63,8 +63,18 @@ struct Options {
     detached: bool,
 }
 
-fn main() -> Result<()> {
-    match Command::parse().verb {
+fn main() -> ExitCode {
+    match obey(Command::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("simcudad: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn obey(verb: Verb) -> Result<()> {
+    match verb {
         Verb::Start(options) => start::start(&options),
         Verb::Serve(options) => serve::serve(&options),
         Verb::Profiles => {

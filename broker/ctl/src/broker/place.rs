@@ -195,7 +195,7 @@ fn sound_profile(libraries: &Path, profile: &OsString) -> Result<(), Failure> {
     let found: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     Err(Failure::new(
         format!("reading the profile {}", profile.display()),
-        found.join(" ").trim_start_matches("Error: "),
+        found.join(" ").trim_start_matches("simcudad: "),
         "`--sim=t4` is a shipped one",
     ))
 }
