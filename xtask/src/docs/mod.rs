@@ -5,6 +5,7 @@
 //! fails where a block is not what would be written.
 
 mod hooks;
+mod labels;
 mod protocol;
 
 use std::fs;
@@ -23,6 +24,8 @@ const BLOCKS: &[Block] = &[
     ("docs/hooks.md", "nvml", hooks::nvml),
     ("docs/protocol.md", "tags", protocol::tags),
     ("docs/protocol.md", "pages", protocol::pages),
+    ("docs/labels.md", "library", labels::library),
+    ("docs/labels.md", "broker", labels::broker),
     ("docs/failure.md", "refusals", protocol::refusals),
     ("docs/failure.md", "denials", protocol::denials),
 ];
