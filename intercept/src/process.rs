@@ -257,8 +257,9 @@ impl Process {
 
     /// Tells the broker something that needs no answer.
     pub(crate) fn note(&self, kind: NoteKind, slot: Slot, a: u64, b: u64) {
-        // A note that can't be sent is lost: it is news, not accounting.
-        let _ = sys::send(self.socket(), &ToBroker::Note { kind, gpu: slot.0, a, b }.encode());
+        // A note that can't be sent at once is lost: it is news, not accounting, and a broker that
+        // does not read must not hold the program up.
+        let _ = sys::send_now(self.socket(), &ToBroker::Note { kind, gpu: slot.0, a, b }.encode());
     }
 
     /// Our thread received a frame.

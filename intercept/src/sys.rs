@@ -158,10 +158,18 @@ fn set_timeout(socket: &OwnedFd, option: c_int, limit: Duration) -> io::Result<(
 
 /// Sends one packet; a closed peer is an error, never a signal.
 pub(crate) fn send(socket: RawFd, packet: &[u8]) -> io::Result<()> {
+    send_with(socket, packet, libc::MSG_NOSIGNAL)
+}
+
+/// Sends one packet if there is room for it now.
+pub(crate) fn send_now(socket: RawFd, packet: &[u8]) -> io::Result<()> {
+    send_with(socket, packet, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+}
+
+fn send_with(socket: RawFd, packet: &[u8], flags: c_int) -> io::Result<()> {
     loop {
         // SAFETY: readable for its length.
-        let sent =
-            unsafe { libc::send(socket, packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL) };
+        let sent = unsafe { libc::send(socket, packet.as_ptr().cast(), packet.len(), flags) };
         match usize::try_from(sent) {
             Ok(n) if n == packet.len() => return Ok(()),
             Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
