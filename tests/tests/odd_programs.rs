@@ -7,6 +7,7 @@ use halfwarp_tests::{Machine, Running, guest};
 use rustix::process::{Pid, Signal, kill_process};
 
 const START: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 fn words(program: &str, arguments: &[&str]) -> Vec<String> {
     let program = guest(program).to_string_lossy().into_owned();
@@ -43,4 +44,24 @@ fn what_a_program_puts_in_the_place_of_our_descriptor_is_left_alone() {
     odd.say("end");
     let ended = odd.end(START);
     assert!(ended.stdout.ends_with("PASS descriptors\n"), "{}", ended.all());
+}
+
+/// Runs to the end; what it printed.
+fn finish(memory: &str, program: &str, arguments: &[&str]) -> String {
+    let machine = Machine::new();
+    let tenancy = machine.tenant(&["--memory", memory]).program(words(program, arguments));
+    let ended = tenancy.finish(DEADLINE);
+    assert!(ended.status.success(), "{}", ended.all());
+    ended.stdout
+}
+
+#[test]
+fn memory_that_only_a_retained_handle_keeps_alive_is_paid_for() {
+    // Seven blocks of 256 MiB fit beside a context.
+    assert_eq!(finish("2GiB", "handles", &["retain", "20"]), "ALIVE 1792\n");
+}
+
+#[test]
+fn a_handle_released_while_it_is_being_mapped_is_paid_for_until_it_is_unmapped() {
+    finish("2GiB", "handles", &["race", "1000"]);
 }
