@@ -67,13 +67,14 @@ struct Physical {
     mappings: u32,
 }
 
-/// A handle's reference that was taken out of the books.
+/// Where physical memory is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Released {
-    id: u64,
-    before: Physical,
-    /// What is free once the driver has agreed.
-    pub(crate) freed: Option<Freed>,
+pub(crate) struct Mapping {
+    address: CUdeviceptr,
+    bytes: usize,
+    physical: u64,
+    /// Tells it from a later one at the same address.
+    serial: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,8 +128,9 @@ pub(crate) struct Books {
     next_physical: u64,
     /// Handle values are the driver's and come again after a release.
     handles: Map<CUmemGenericAllocationHandle, u64>,
-    /// By address: size in bytes and what is mapped there.
-    mappings: BTreeMap<CUdeviceptr, (usize, u64)>,
+    /// By address.
+    mappings: BTreeMap<CUdeviceptr, Mapping>,
+    next_mapping: u64,
     contexts: Map<CUcontext, Context>,
     primary: Map<CUdevice, CUcontext>,
     overhead: Map<Slot, Overhead>,
@@ -162,59 +164,106 @@ impl Books {
         self.handles.insert(handle, id);
     }
 
-    /// The driver gave the handle out once more (`cuMemRetainAllocationHandle`).
-    pub(crate) fn retain_handle(&mut self, handle: CUmemGenericAllocationHandle) {
-        if let Some(physical) = self.handles.get(&handle).and_then(|id| self.physical.get_mut(id)) {
-            physical.handles += 1;
-        }
+    /// What a handle stands for; `None` for one that is not ours. Looked up before the driver is asked
+    /// to release it: once it has agreed, another thread may be given the same value.
+    pub(crate) fn physical_of(&self, handle: CUmemGenericAllocationHandle) -> Option<u64> {
+        self.handles.get(&handle).copied()
     }
 
-    /// One reference by handle goes, before the driver is asked: once it has agreed, another thread
-    /// may be given the same value. `None` for a handle that is not ours.
+    /// The driver released a handle that stood for `id`; what that frees.
     pub(crate) fn release_handle(
         &mut self,
         handle: CUmemGenericAllocationHandle,
-    ) -> Option<Released> {
-        let id = *self.handles.get(&handle)?;
-        let physical = self.physical.get_mut(&id)?;
-        let before = *physical;
-        physical.handles = physical.handles.saturating_sub(1);
-        if physical.handles == 0 {
+        id: u64,
+    ) -> Option<Freed> {
+        let freed = self.drop_reference(id);
+        if self.physical.get(&id).is_none_or(|physical| physical.handles == 0)
+            && self.handles.get(&handle) == Some(&id)
+        {
             self.handles.remove(&handle);
         }
-        Some(Released { id, before, freed: self.free_if_unused(id) })
+        freed
     }
 
-    /// The driver refused to release the handle: as it was before.
-    pub(crate) fn restore_handle(&mut self, handle: CUmemGenericAllocationHandle, was: Released) {
-        self.physical.insert(was.id, was.before);
-        self.handles.insert(handle, was.id);
+    /// The driver is about to give out a handle for what is mapped at an address. The reference counts
+    /// from here, so that nobody who unmaps meanwhile finds the memory unused.
+    pub(crate) fn begin_retain(&mut self, address: CUdeviceptr) -> Option<u64> {
+        let (_, mapping) = self.mappings.range(..=address).next_back()?;
+        let inside = address - mapping.address < mapping.bytes as u64;
+        let id = inside.then_some(mapping.physical)?;
+        self.physical.get_mut(&id)?.handles += 1;
+        Some(id)
     }
 
-    /// The driver mapped a handle.
-    pub(crate) fn map(
+    /// The driver gave out that handle; what is free if it stands for something else after all.
+    pub(crate) fn enter_retained(
+        &mut self,
+        handle: CUmemGenericAllocationHandle,
+        id: u64,
+    ) -> Option<Freed> {
+        let known = *self.handles.entry(handle).or_insert(id);
+        if known == id {
+            return None;
+        }
+        if let Some(physical) = self.physical.get_mut(&known) {
+            physical.handles += 1;
+        }
+        self.drop_reference(id)
+    }
+
+    /// A handle's reference is gone; what that frees.
+    pub(crate) fn drop_reference(&mut self, id: u64) -> Option<Freed> {
+        let physical = self.physical.get_mut(&id)?;
+        physical.handles = physical.handles.saturating_sub(1);
+        self.free_if_unused(id)
+    }
+
+    /// The driver is about to map a handle. It counts as mapped from here, so that nobody who releases
+    /// the handle meanwhile finds the memory unused.
+    pub(crate) fn begin_map(&mut self, handle: CUmemGenericAllocationHandle) -> Option<u64> {
+        let id = self.physical_of(handle)?;
+        self.physical.get_mut(&id)?.mappings += 1;
+        Some(id)
+    }
+
+    /// The driver mapped it. If another mapping is entered there, it is gone already and its end has
+    /// not been entered yet: that is done here. What it frees.
+    pub(crate) fn enter_mapping(
         &mut self,
         address: CUdeviceptr,
         bytes: usize,
-        handle: CUmemGenericAllocationHandle,
-    ) {
-        let Some(&id) = self.handles.get(&handle) else { return };
-        if let Some(physical) = self.physical.get_mut(&id) {
-            physical.mappings += 1;
-            self.mappings.insert(address, (bytes, id));
-        }
+        physical: u64,
+    ) -> Option<Freed> {
+        let serial = self.next_mapping;
+        self.next_mapping += 1;
+        let mapping = Mapping { address, bytes, physical, serial };
+        let former = self.mappings.insert(address, mapping)?;
+        self.drop_mapping(former.physical)
     }
 
-    /// The driver unmapped a range (whole mappings only); what that frees.
-    pub(crate) fn unmap(&mut self, address: CUdeviceptr, bytes: usize) -> Vec<Freed> {
+    /// A mapping is gone, or did not come about; what that frees.
+    pub(crate) fn drop_mapping(&mut self, id: u64) -> Option<Freed> {
+        let physical = self.physical.get_mut(&id)?;
+        physical.mappings = physical.mappings.saturating_sub(1);
+        self.free_if_unused(id)
+    }
+
+    /// What is mapped in a range. Looked up before the driver is asked to unmap it: once it has agreed,
+    /// another thread may map something else there.
+    pub(crate) fn mapped_in(&self, address: CUdeviceptr, bytes: usize) -> Vec<Mapping> {
         let end = address.saturating_add(bytes as u64);
-        let gone: Vec<_> = self.mappings.range(address..end).map(|(at, m)| (*at, m.1)).collect();
-        gone.into_iter()
-            .filter_map(|(at, id)| {
-                self.mappings.remove(&at);
-                let physical = self.physical.get_mut(&id)?;
-                physical.mappings = physical.mappings.saturating_sub(1);
-                self.free_if_unused(id)
+        self.mappings.range(address..end).map(|(_, mapping)| *mapping).collect()
+    }
+
+    /// The driver unmapped these; what that frees.
+    pub(crate) fn unmap(&mut self, gone: &[Mapping]) -> Vec<Freed> {
+        gone.iter()
+            .filter_map(|mapping| {
+                if self.mappings.get(&mapping.address) != Some(mapping) {
+                    return None;
+                }
+                self.mappings.remove(&mapping.address);
+                self.drop_mapping(mapping.physical)
             })
             .collect()
     }

@@ -12,7 +12,7 @@
 //! ```
 
 use std::{
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    os::fd::AsRawFd,
     sync::{
         Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -29,6 +29,7 @@ use crate::{
     attach::{self, Card, Identity, JOIN_TIMEOUT, Joined, Refused},
     books::Books,
     life,
+    line::Line,
     mail::{Answer, Mail, Question},
     pages::Pages,
     real::{self, call},
@@ -52,8 +53,8 @@ pub(crate) struct Slot(pub(crate) u8);
 pub(crate) struct Process {
     pub(crate) identity: Identity,
     pub(crate) mail: Mail,
-    /// The same number for ever: a re-join puts the new connection in its place.
-    socket: OwnedFd,
+    /// A re-join puts the new connection in its place.
+    pub(crate) line: Line,
     /// Read for the length of one compare-and-swap; written by a re-join.
     pages: RwLock<Pages>,
     cards: Vec<Card>,
@@ -89,10 +90,11 @@ pub(crate) fn refusal() -> Option<CUresult> {
 fn try_join(identity: &Identity) -> Result<(), Refused> {
     let Joined { socket, pages, cards } = attach::join(identity, JOIN_TIMEOUT)?;
     let by_ordinal = visible_cards(&cards)?;
+    let line = Line::new(socket).map_err(|e| (Refusal::NoBroker, e.to_string()))?;
     let process = Box::new(Process {
         identity: identity.clone(),
         mail: Mail::default(),
-        socket,
+        line,
         pages: RwLock::new(pages),
         cards,
         by_ordinal,
@@ -138,10 +140,6 @@ fn visible_cards(cards: &[Card]) -> Result<Vec<Slot>, Refused> {
 }
 
 impl Process {
-    pub(crate) fn socket(&self) -> RawFd {
-        self.socket.as_raw_fd()
-    }
-
     /// The books, locked. Never held across a call of the driver or a question to the broker.
     pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
@@ -224,7 +222,7 @@ impl Process {
         frame: impl FnOnce(u32) -> ToBroker,
     ) -> Option<Answer> {
         let seq = self.mail.announce(question);
-        if sys::send(self.socket(), &frame(seq).encode()).is_err() {
+        if self.line.send(&frame(seq).encode()).is_err() {
             // Our thread is re-joining, or about to.
             self.mail.deliver(seq, |_| Answer::Lost);
         }
@@ -259,7 +257,7 @@ impl Process {
     pub(crate) fn note(&self, kind: NoteKind, slot: Slot, a: u64, b: u64) {
         // A note that can't be sent at once is lost: it is news, not accounting, and a broker that
         // does not read must not hold the program up.
-        let _ = sys::send_now(self.socket(), &ToBroker::Note { kind, gpu: slot.0, a, b }.encode());
+        let _ = self.line.send_now(&ToBroker::Note { kind, gpu: slot.0, a, b }.encode());
     }
 
     /// Our thread received a frame.
@@ -273,7 +271,7 @@ impl Process {
                 let units = self.with_word(Slot(gpu), ledger::give_back).unwrap_or(0);
                 label::recall_given();
                 // If it can't be sent the broker is gone, and with it what it was asked for.
-                let _ = sys::send(self.socket(), &ToBroker::Return { seq, gpu, units }.encode());
+                let _ = self.line.send(&ToBroker::Return { seq, gpu, units }.encode());
                 label::recall_returned();
             }
             ToClient::Figures { seq, limit, held, .. } => {
@@ -331,7 +329,8 @@ impl Process {
             // If this one is gone too, the next re-join counts again.
             let _ = sys::send(joined.socket.as_raw_fd(), &grow.encode());
         }
-        sys::replace(&self.socket, joined.socket);
+        // If it has been closed under us already, our thread finds that and joins once more.
+        let _ = self.line.replace(joined.socket);
         label::rejoin_counted();
     }
 }

@@ -284,9 +284,17 @@ pub(crate) fn loaded_objects() -> Vec<Vec<u8>> {
     list
 }
 
-/// Puts `new` in the place of `old`, under the same number, in one step.
-pub(crate) fn replace(old: &OwnedFd, new: OwnedFd) {
-    // SAFETY: two descriptors we own; `new` is closed when it goes out of scope.
-    unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) };
-    drop(new);
+/// The inode of the socket behind a descriptor, if a socket is what is there.
+pub(crate) fn socket_inode(descriptor: RawFd) -> Option<u64> {
+    // SAFETY: all-zero is a valid stat buffer.
+    let mut stat: libc::stat = unsafe { mem::zeroed() };
+    // SAFETY: any number may be asked about; the buffer is of the right type.
+    let done = unsafe { libc::fstat(descriptor, &raw mut stat) };
+    (done == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(stat.st_ino)
+}
+
+/// Closes a descriptor that was found to be ours.
+pub(crate) fn close(descriptor: RawFd) {
+    // SAFETY: no pointer is passed; nothing else of ours refers to it.
+    unsafe { libc::close(descriptor) };
 }
