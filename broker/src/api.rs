@@ -1,5 +1,5 @@
-//! `api.sock`: HTTP for people's tools. Only the broker's user and root are let in; every refusal
-//! is a [`Problem`]. No decision is made here.
+//! `api.sock`: HTTP for people's tools. Every refusal is a `Problem`. No decision is made here; who is
+//! let in is [`door`]'s business.
 
 use std::{
     os::unix::net::UnixListener as StdListener,
@@ -12,20 +12,22 @@ use std::{
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{ConnectInfo, DefaultBodyLimit, Path, Query, State, connect_info::Connected},
-    http::{StatusCode, header},
+    extract::{
+        ConnectInfo, DefaultBodyLimit, Path, Query, State,
+        rejection::{BytesRejection, PathRejection, QueryRejection},
+    },
+    http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
-    serve::{IncomingStream, Listener},
 };
 use halfwarp_broker_core::{Event, Reason, Rejection};
 use halfwarp_rest::{Admitted, NewTenant, Node};
 use serde::Deserialize;
-use tokio::net::{UnixListener, UnixStream};
 
 use crate::{
     clock,
     desk::{Answer, Desk},
+    door::{self, OwnersOnly, User},
     metrics::{self, Snapshot},
     peer,
     serve::{random, watch_runner},
@@ -54,47 +56,12 @@ impl About {
 
 type Shared = State<Arc<About>>;
 
-/// The user at the other end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct User(u32);
-
-/// Lets in only whom the broker belongs to.
-pub(crate) struct OwnersOnly(UnixListener);
-
-impl Listener for OwnersOnly {
-    type Io = UnixStream;
-    type Addr = User;
-
-    async fn accept(&mut self) -> (UnixStream, User) {
-        let me = rustix::process::geteuid().as_raw();
-        loop {
-            match self.0.accept().await {
-                Ok((stream, _)) => match stream.peer_cred().map(|peer| peer.uid()) {
-                    Ok(uid) if uid == me || uid == 0 => return (stream, User(uid)),
-                    Ok(uid) => tracing::warn!(uid, "a stranger was turned away from api.sock"),
-                    Err(error) => tracing::debug!(%error, "a peer that the kernel does not name"),
-                },
-                Err(error) => {
-                    tracing::debug!(%error, "accepting a command");
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<User> {
-        Ok(User(rustix::process::geteuid().as_raw()))
-    }
-}
-
-impl Connected<IncomingStream<'_, OwnersOnly>> for User {
-    fn connect_info(stream: IncomingStream<'_, OwnersOnly>) -> Self {
-        *stream.remote_addr()
-    }
-}
-
-pub(crate) async fn serve(about: Arc<About>, listener: StdListener) -> std::io::Result<()> {
-    let listener = OwnersOnly(UnixListener::from_std(listener)?);
+pub(crate) async fn serve(
+    about: Arc<About>,
+    listener: StdListener,
+    limits: door::Limits,
+) -> std::io::Result<()> {
+    let listener = OwnersOnly::at(listener, limits)?;
     let router = router(about).into_make_service_with_connect_info::<User>();
     axum::serve(listener, router).await
 }
@@ -113,6 +80,7 @@ fn router(about: Arc<About>) -> Router {
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(ready))
         .fallback(async || refused(&no_such_path()))
+        .method_not_allowed_fallback(async |method: Method| refused(&no_such_method(&method)))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .with_state(about)
 }
@@ -121,10 +89,25 @@ fn no_such_path() -> Rejection {
     Rejection::new(Reason::NoSuchPath, "there is nothing at this path", "see /api/v1/node")
 }
 
+fn no_such_method(method: &Method) -> Rejection {
+    let message = format!("{method} cannot be done to this path");
+    Rejection::new(Reason::NoSuchMethod, message, "see the header `allow`")
+}
+
+/// A failure of our own, whose cause is in the log.
+fn failed(error: &dyn std::fmt::Display) -> Response {
+    tracing::error!(%error, "a request could not be answered");
+    let message = "the broker could not do its part";
+    refused(&Rejection::new(Reason::Internal, message, "see the broker's log"))
+}
+
 fn refused(rejection: &Rejection) -> Response {
     let status = match rejection.reason {
         Reason::Malformed => StatusCode::BAD_REQUEST,
         Reason::UnknownTenant | Reason::NoSuchPath => StatusCode::NOT_FOUND,
+        Reason::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
+        Reason::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Reason::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         Reason::CardFull | Reason::SharesFull | Reason::ModeDiffers | Reason::NoSwap => {
             StatusCode::CONFLICT
         }
@@ -142,12 +125,16 @@ fn unknown(id: &str) -> Response {
     refused(&Rejection::new(Reason::UnknownTenant, message, "`halfwarp ps` lists the tenants"))
 }
 
-async fn tenant(State(about): Shared, Path(id): Path<String>) -> Response {
+type Id = Result<Path<String>, PathRejection>;
+
+async fn tenant(State(about): Shared, id: Id) -> Response {
+    let Ok(Path(id)) = id else { return refused(&no_such_path()) };
     let found = id.parse().ok().and_then(|id| about.desk.show(|state| state.tenant(id)));
     found.map_or_else(|| unknown(&id), |tenant| Json(tenant).into_response())
 }
 
-async fn end(State(about): Shared, Path(id): Path<String>) -> Response {
+async fn end(State(about): Shared, id: Id) -> Response {
+    let Ok(Path(id)) = id else { return refused(&no_such_path()) };
     let Ok(tenant) = id.parse() else { return unknown(&id) };
     match about.desk.step(Event::End { tenant }) {
         Some(Answer::Rejected(rejection)) => refused(&rejection),
@@ -155,18 +142,30 @@ async fn end(State(about): Shared, Path(id): Path<String>) -> Response {
     }
 }
 
+fn asked(body: &[u8]) -> Result<NewTenant, Rejection> {
+    serde_json::from_slice(body).map_err(|error| {
+        let message = format!("the tenant asked for could not be read: {error}");
+        Rejection::new(Reason::Malformed, message, "send the fields of `NewTenant` as JSON")
+    })
+}
+
+fn unread(error: &BytesRejection) -> Rejection {
+    if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let message = format!("the request has more than {BODY_BYTES} bytes");
+        return Rejection::new(Reason::TooLarge, message, "send less: nothing here needs as much");
+    }
+    let message = format!("the request's body could not be read: {error}");
+    Rejection::new(Reason::Malformed, message, "send all of it, in `content-length` bytes")
+}
+
 async fn admit(
     State(about): Shared,
     ConnectInfo(User(uid)): ConnectInfo<User>,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let ask: NewTenant = match serde_json::from_slice(&body) {
+    let ask: NewTenant = match body.map_err(|error| unread(&error)).and_then(|body| asked(&body)) {
         Ok(ask) => ask,
-        Err(error) => {
-            let message = format!("the tenant asked for could not be read: {error}");
-            let help = "send the fields of `NewTenant` as JSON";
-            return refused(&Rejection::new(Reason::Malformed, message, help));
-        }
+        Err(rejection) => return refused(&rejection),
     };
     let runner = match ask.runner_pid.map(|pid| (pid, peer::runner(pid))) {
         None => None,
@@ -179,10 +178,7 @@ async fn admit(
     };
     let token = match random() {
         Ok(token) => token,
-        Err(error) => {
-            tracing::error!(%error, "no random numbers");
-            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        }
+        Err(error) => return failed(&error),
     };
     let at_s = clock::wall_s() as u64;
     match about.desk.step(Event::Admit { ask, token, uid, runner, at_s }) {
@@ -199,7 +195,7 @@ async fn admit(
             (StatusCode::CREATED, Json(answer)).into_response()
         }
         Some(Answer::Rejected(rejection)) => refused(&rejection),
-        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        _ => failed(&"the core gave no answer"),
     }
 }
 
@@ -209,10 +205,7 @@ struct After {
     after: u64,
 }
 
-async fn events(
-    State(about): Shared,
-    after: Result<Query<After>, axum::extract::rejection::QueryRejection>,
-) -> Response {
+async fn events(State(about): Shared, after: Result<Query<After>, QueryRejection>) -> Response {
     match after {
         Ok(Query(After { after })) => Json(about.desk.events_after(after)).into_response(),
         Err(error) => {
@@ -245,6 +238,6 @@ async fn scrape(State(about): Shared) -> Response {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
         }
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Err(error) => failed(&error),
     }
 }

@@ -11,6 +11,7 @@ mod api;
 mod args;
 mod clock;
 mod desk;
+mod door;
 mod failure;
 mod join;
 mod locks;
@@ -29,7 +30,15 @@ mod tests;
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(refusal) => {
+            let wrong = refusal.use_stderr();
+            // Nothing is left to report to if the terminal is gone.
+            let _ = refusal.print();
+            return ExitCode::from(if wrong { FAILED } else { 0 });
+        }
+    };
     let filter = EnvFilter::try_from_env("HALFWARP_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

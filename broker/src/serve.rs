@@ -23,6 +23,7 @@ use crate::{
     args::{Args, Settings},
     clock,
     desk::Desk,
+    door,
     failure::Failure,
     join, locks,
     nvml::{Source, parent::NvmlChild},
@@ -94,7 +95,7 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
     tokio::spawn(keep_saving(Arc::clone(&desk)));
     tokio::spawn(look_at_cards(Arc::clone(&about), source));
     let serving_joins = tokio::spawn(join::serve(Arc::clone(&desk), join_listener, limits));
-    let serving_api = tokio::spawn(api::serve(about, api_listener));
+    let serving_api = tokio::spawn(api::serve(about, api_listener, door::Limits::default()));
     ready(&dir).map_err(failed)?;
 
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;

@@ -1,7 +1,7 @@
 /* MEM-15: threads that allocate and release at random by every way there is, near the limit. What
  * they are told is free never passes the limit and never falls below zero; at the end all of it is
  * free again, and a refusal is out-of-memory and nothing else.
- *   mixed THREADS OPERATIONS      (each thread does that many) */
+ *   mixed THREADS OPERATIONS [SEED]      (each thread does that many) */
 #include "case.h"
 #include <pthread.h>
 
@@ -13,6 +13,7 @@ static CUcontext context;
 static CUmemoryPool pool;
 static size_t limit;
 static int operations;
+static unsigned seed;
 
 static CUresult take(struct slot *slot, size_t bytes) {
     size_t pitch;
@@ -39,8 +40,8 @@ static CUresult give(struct slot *slot) {
     }
 }
 
-static void *mix(void *seed) {
-    unsigned random = (unsigned)(size_t)seed * 2654435761u + 1;
+static void *mix(void *thread) {
+    unsigned random = ((unsigned)(size_t)thread + 16 * seed) * 2654435761u + 1;
     struct slot slots[SLOTS] = {0};
     MUST(cuCtxSetCurrent(context));
     for (int i = 0; i < operations; i++) {
@@ -66,9 +67,10 @@ static void *mix(void *seed) {
 int main(int argc, char **argv) {
     pthread_t threads[16];
     case_id = "MEM-15";
-    CHECK(argc == 3, "mixed THREADS OPERATIONS");
+    CHECK(argc == 3 || argc == 4, "mixed THREADS OPERATIONS [SEED]");
     int count = atoi(argv[1]);
     operations = atoi(argv[2]);
+    seed = argc == 4 ? (unsigned)strtoul(argv[3], NULL, 10) : 0;
     CHECK(count > 0 && count <= 16, "1 to 16 threads");
     context = first_gpu();
     limit = total_bytes();

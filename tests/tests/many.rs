@@ -19,8 +19,10 @@ fn mem_15_every_way_at_random_leaves_nothing_behind() {
     let machine = Machine::new();
     let program = guest("mixed").to_string_lossy().into_owned();
     let tenancy = machine.tenant(&["--memory", "2GiB"]);
-    let ended = tenancy.program([program.as_str(), "8", &operations()]).finish(DEADLINE * 4);
-    assert_eq!(ended.stdout, "PASS MEM-15\n", "{}", ended.all());
+    let seed = std::env::var("HALFWARP_SEED").unwrap_or_else(|_| "0".to_owned());
+    let words = [program.as_str(), "8", &operations(), &seed];
+    let ended = tenancy.program(words).finish(DEADLINE * 4);
+    assert_eq!(ended.stdout, "PASS MEM-15\n", "seed {seed}: {}", ended.all());
 }
 
 #[test]

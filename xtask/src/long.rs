@@ -1,16 +1,20 @@
 //! `cargo xtask long NAME`: tests whose full form takes minutes, and a record of how they came out.
 //!
-//! Their short form is part of `cargo xtask test`; the full form reads its size from the environment.
+//! Their short form is part of `cargo xtask test`; the full form reads its size and its seed from the
+//! environment. It goes in slices, each with a seed of its own, and what is done is kept: a run that
+//! was interrupted goes on where it was, as long as the commit is the same.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::artefacts;
-use crate::command::{cargo, output, root, run, shown};
+use crate::command::{cargo, output, root, run, target};
 
 /// A long test: its name here, the test file and test, its size.
 struct Long {
@@ -18,6 +22,7 @@ struct Long {
     file: &'static str,
     test: &'static str,
     rounds: u32,
+    slices: u32,
 }
 
 const LONG: &[Long] = &[
@@ -26,50 +31,96 @@ const LONG: &[Long] = &[
         file: "race",
         test: "mem_13_as_many_as_fit_are_granted_and_never_one_more",
         rounds: 1000,
+        slices: 10,
     },
     Long {
         name: "mixed",
         file: "many",
         test: "mem_15_every_way_at_random_leaves_nothing_behind",
         rounds: 125_000,
+        slices: 10,
     },
 ];
 
-pub(crate) fn run_named(name: &str) -> Result<()> {
+/// How far a run has come.
+#[derive(Serialize, Deserialize, Debug)]
+struct Progress {
+    commit: String,
+    /// Of the first slice; each later one has the next number.
+    seed: u32,
+    slices: u32,
+    seconds: u64,
+}
+
+/// `seed`: begin anew with this one.
+pub(crate) fn run_named(name: &str, seed: Option<u32>) -> Result<()> {
     let Some(long) = LONG.iter().find(|long| long.name == name) else {
         let names: Vec<&str> = LONG.iter().map(|long| long.name).collect();
         bail!("no long test is called {name:?}; there are: {}", names.join(", "));
     };
     artefacts::build()?;
+    let mut progress = begun(long, seed)?;
+    while progress.slices < long.slices {
+        let seed = progress.seed.wrapping_add(progress.slices);
+        println!("{name}: slice {} of {}, seed {seed}", progress.slices + 1, long.slices);
+        let began = Instant::now();
+        let outcome = run(&mut slice(long, seed));
+        progress.seconds += began.elapsed().as_secs();
+        if outcome.is_err() {
+            record(long, &progress, &format!("failed with seed {seed}"))?;
+            fs::remove_file(kept(long)).ok();
+            return outcome;
+        }
+        progress.slices += 1;
+        fs::write(kept(long), toml::to_string(&progress)?)?;
+    }
+    record(long, &progress, "passed")?;
+    fs::remove_file(kept(long)).context("the run is over")
+}
+
+fn slice(long: &Long, seed: u32) -> Command {
     let mut test = cargo();
-    test.args(["test", "--package", "halfwarp-tests", "--test", long.file, "--"])
-        .args(["--exact", "--nocapture", long.test])
+    test.args(["test", "--quiet", "--package", "halfwarp-tests", "--test", long.file, "--"])
+        .args(["--exact", long.test])
         .env("HALFWARP_ARTEFACTS", artefacts::folder())
-        .env("HALFWARP_ROUNDS", long.rounds.to_string());
-    let began = Instant::now();
-    let outcome = run(&mut test);
-    record(long, &shown(&test), began.elapsed().as_secs(), outcome.is_ok())?;
-    outcome
+        .env("HALFWARP_ROUNDS", (long.rounds / long.slices).to_string())
+        .env("HALFWARP_SEED", seed.to_string());
+    test
+}
+
+/// Where an unfinished run is kept.
+fn kept(long: &Long) -> PathBuf {
+    target().join(format!("long-{}.toml", long.name))
+}
+
+/// The run that was interrupted, if it was one of this commit; else a new one.
+fn begun(long: &Long, seed: Option<u32>) -> Result<Progress> {
+    let describe = ["describe", "--always", "--exclude=*", "--dirty"];
+    let commit = output(Command::new("git").args(describe).current_dir(root()))?.trim().to_owned();
+    let earlier = fs::read_to_string(kept(long)).ok();
+    let earlier = earlier.and_then(|text| toml::from_str::<Progress>(&text).ok());
+    if let Some(earlier) = earlier.filter(|e| seed.is_none() && e.commit == commit) {
+        println!("{}: going on after slice {}", long.name, earlier.slices);
+        return Ok(earlier);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(Progress { commit, seed: seed.unwrap_or(now.subsec_nanos()), slices: 0, seconds: 0 })
 }
 
 /// One line a run, passed or not.
-fn record(long: &Long, command: &str, seconds: u64, passed: bool) -> Result<()> {
+fn record(long: &Long, progress: &Progress, outcome: &str) -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    let commit =
-        output(Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()))?;
     let cores = std::thread::available_parallelism()?;
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(root().join("docs/measurements/long.md"))?;
-    let outcome = if passed { "passed" } else { "failed" };
+    let mut file =
+        OpenOptions::new().append(true).open(root().join("docs/measurements/long.md"))?;
+    let Progress { commit, seed, slices, seconds } = progress;
     writeln!(
         file,
-        "| {} | {} | {} rounds | {outcome} | {seconds} s | {cores} cores, simulated GPU | {} | `{command}` |",
+        "| {} | {name} | {} of {} rounds | {outcome} | {seconds} s | {cores} cores, simulated GPU | {seed} | {commit} | `cargo xtask long {name} --seed {seed}` |",
         date(now),
-        long.name,
+        slices * (long.rounds / long.slices),
         long.rounds,
-        commit.trim()
+        name = long.name,
     )?;
     println!("recorded in docs/measurements/long.md");
     Ok(())

@@ -61,8 +61,11 @@ enum Task {
     Bench,
     /// Run the full form of a test that takes minutes, and record the result
     Long {
-        /// Which one
+        /// Which one: race or mixed
         name: String,
+        /// Begin anew with this seed, instead of going on with a run that was interrupted
+        #[arg(long)]
+        seed: Option<u32>,
     },
     /// Run the cases on an NVIDIA GPU
     Device {
@@ -92,7 +95,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Docs { check: false } => docs::write()?,
         Task::Symbols => return counted(symbols::check),
         Task::Bench => return counted(bench::check),
-        Task::Long { name } => long::run_named(&name)?,
+        Task::Long { name, seed } => long::run_named(&name, seed)?,
         Task::Device { pack } => return device::check(pack),
     }
     Ok(ExitCode::SUCCESS)

@@ -57,6 +57,9 @@ reasons! {
     UnknownTenant "unknown-tenant",
     Malformed "malformed",
     NoSuchPath "no-such-path",
+    NoSuchMethod "no-such-method",
+    TooLarge "too-large",
+    Internal "internal",
 }
 
 /// A refusal, in words.

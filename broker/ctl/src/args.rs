@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Doctor(ViewArgs),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
+    /// Print the manual page of halfwarp or of one of its commands (`halfwarp man run | man -l -`)
+    Man { command: Option<String> },
     /// Become a session of one's own, then PROGRAM: how a private broker is started
     #[command(hide = true)]
     Detached {
@@ -130,7 +132,11 @@ pub(crate) struct DemoArgs {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
+    /// What is most wanted, in 100 columns
     Table,
+    /// All there is, nothing shortened
+    Wide,
+    /// As the HTTP API says it: memory in bytes
     Json,
 }
 

@@ -13,7 +13,12 @@ use std::process::ExitCode;
 
 use halfwarp_rest::Bytes;
 
-use crate::{args::DemoArgs, artefacts::Artefacts, failure::Failure, output};
+use crate::{
+    args::DemoArgs,
+    artefacts::Artefacts,
+    failure::Failure,
+    output::{self, exact},
+};
 
 use part::Part;
 use stage::Stage;
@@ -46,7 +51,10 @@ pub(crate) fn demo(asked: &DemoArgs) -> Result<ExitCode, Failure> {
     let plan = Plan::for_card(card.memory_total_bytes, asked.seconds);
     output::print(&format!(
         "two tenants on {} ({}): small with {}, large with {}\n",
-        card.name, card.memory_total_bytes, plan.small_bytes, plan.large_bytes
+        card.name,
+        exact(card.memory_total_bytes),
+        exact(plan.small_bytes),
+        exact(plan.large_bytes)
     ))?;
     let parts = [
         Part::small(&stage, &artefacts, &plan, &card)?,

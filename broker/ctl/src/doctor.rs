@@ -62,7 +62,7 @@ pub(crate) fn doctor(view: &ViewArgs) -> Result<ExitCode, Failure> {
     findings.extend(service::checks(&place));
     match view.output {
         Form::Json => output::print_json(&findings)?,
-        Form::Table => output::print(&text(&findings, output::colours()))?,
+        Form::Table | Form::Wide => output::print(&text(&findings, output::colours()))?,
     }
     let failed = findings.iter().any(|finding| finding.outcome == Outcome::Fail);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

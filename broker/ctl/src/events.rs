@@ -23,7 +23,7 @@ pub(crate) fn events(asked: &EventsArgs) -> Result<ExitCode, Failure> {
         let events = ask(after)?;
         match asked.view.output {
             Form::Json => output::print_json(&events)?,
-            Form::Table => output::print(&lines(&events))?,
+            form => output::print(&lines(&events, form == Form::Wide))?,
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -32,8 +32,8 @@ pub(crate) fn events(asked: &EventsArgs) -> Result<ExitCode, Failure> {
         if let Some(last) = events.last() {
             after = last.number;
             output::print(&match asked.view.output {
-                Form::Table => lines(&events),
                 Form::Json => json_lines(&events)?,
+                form => lines(&events, form == Form::Wide),
             })?;
         }
         std::thread::sleep(LOOK_AGAIN);
@@ -41,16 +41,17 @@ pub(crate) fn events(asked: &EventsArgs) -> Result<ExitCode, Failure> {
 }
 
 /// A line for each event. Columns have fixed widths, so that lines printed later stand under them.
-fn lines(events: &[Event]) -> String {
-    events.iter().map(line).collect()
+fn lines(events: &[Event], wide: bool) -> String {
+    events.iter().map(|event| line(event, wide)).collect()
 }
 
-pub(crate) fn line(event: &Event) -> String {
+fn line(event: &Event, wide: bool) -> String {
+    let uuid = |uuid| if wide { uuid } else { short_uuid(uuid) };
     let mut about = Vec::new();
     about.extend(event.tenant.map(|id| format!("tenant={id}")));
     about.extend(event.pid.map(|pid| format!("pid={pid}")));
-    about.extend(event.gpu.as_deref().map(|uuid| format!("gpu={}", short_uuid(uuid))));
-    about.extend(event.bytes.map(|bytes| format!("bytes={bytes}")));
+    about.extend(event.gpu.as_deref().map(|gpu| format!("gpu={}", uuid(gpu))));
+    about.extend(event.bytes.map(|bytes| format!("memory={}", output::held(bytes))));
     about.push(event.text.clone());
     format!(
         "{:>6}  {}  {:<18}  {}\n",
@@ -135,9 +136,10 @@ mod tests {
             bytes: Some(Bytes(1 << 30)),
             text: "asked for too much".to_owned(),
         };
-        let line = line(&event);
+        let line = line(&event, false);
         assert!(line.contains("out-of-memory"), "{line}");
-        let about = "tenant=3 pid=41 gpu=GPU-12345678 bytes=1GiB asked for too much";
+        let about = "tenant=3 pid=41 gpu=GPU-12345678 memory=1024MiB asked for too much";
         assert!(line.contains(about), "{line}");
+        assert!(super::line(&event, true).contains("gpu=GPU-12345678-1234 "));
     }
 }

@@ -8,15 +8,23 @@ use crate::{
     args::{Form, ViewArgs},
     broker,
     failure::Failure,
-    output,
+    output::{self, exact, held},
 };
+
+/// Columns that are no numbers.
+const TEXTS: [&str; 7] = ["NAME", "STATE", "UUID", "MODE", "TENANTS", "COMMAND", "UID"];
+
+/// What the narrow form has of names; the wide one has them whole.
+const NAME_WIDTH: usize = 14;
+const COMMAND_WIDTH: usize = 13;
+const CARD_WIDTH: usize = 28;
 
 pub(crate) fn tenants(view: &ViewArgs) -> Result<ExitCode, Failure> {
     let client = broker::existing(&view.which)?;
     let tenants = client.tenants().map_err(|e| e.failure(broker::asking(&client)))?;
     match view.output {
         Form::Json => output::print_json(&tenants)?,
-        Form::Table => output::print(&tenants_table(&tenants))?,
+        form => output::print(&tenants_table(&tenants, form == Form::Wide))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -26,18 +34,22 @@ pub(crate) fn gpus(view: &ViewArgs) -> Result<ExitCode, Failure> {
     let gpus = client.gpus().map_err(|e| e.failure(broker::asking(&client)))?;
     match view.output {
         Form::Json => output::print_json(&gpus)?,
-        Form::Table => output::print(&gpus_table(&gpus))?,
+        form => output::print(&gpus_table(&gpus, form == Form::Wide))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each card of each tenant; under it a line for each of its processes.
-fn tenants_table(tenants: &[Tenant]) -> String {
-    let header = [
-        "ID", "NAME", "STATE", "GPU", "HELD", "REQUEST", "LIMIT", "REFUSED", "SHARE", "PRIORITY",
-        "PID", "COMMAND",
-    ];
-    let mut table = output::table(&header, &[0, 4, 5, 6, 7, 8, 9, 10]);
+/// A line for each card of each tenant; beside it a line for each of its processes.
+fn tenants_table(tenants: &[Tenant], wide: bool) -> String {
+    let header: &[&str] = if wide {
+        &[
+            "ID", "NAME", "STATE", "GPU", "UUID", "HELD", "CONTEXTS", "REQUEST", "LIMIT",
+            "REFUSED", "SHARE", "PRIORITY", "UID", "PID", "COMMAND",
+        ]
+    } else {
+        &["ID", "NAME", "STATE", "GPU", "HELD", "REQUEST", "LIMIT", "REFUSED", "PID", "COMMAND"]
+    };
+    let mut table = output::table(header, &TEXTS);
     for tenant in tenants {
         let lines = tenant.gpus.len().max(tenant.processes.len()).max(1);
         for line in 0..lines {
@@ -46,23 +58,39 @@ fn tenants_table(tenants: &[Tenant]) -> String {
                 tenant.gpus.get(line).map(show).unwrap_or_default()
             };
             let process = tenant.processes.get(line);
-            table.add_row([
-                first(tenant.id.to_string()),
-                first(tenant.name.clone()),
-                first(tenant.state.clone()),
-                card(|gpu| format!("{} {}", gpu.index, short_uuid(&gpu.uuid))),
-                card(|gpu| gpu.held_bytes.to_string()),
-                card(|gpu| gpu.request_bytes.to_string()),
-                card(|gpu| gpu.limit_bytes.to_string()),
-                card(|gpu| gpu.refused.to_string()),
-                first(share(tenant)),
-                first(tenant.priority.to_string()),
-                process.map(|process| process.pid.to_string()).unwrap_or_default(),
-                process.map(|process| process.command.clone()).unwrap_or_default(),
-            ]);
+            let name = shown(&tenant.name, NAME_WIDTH, wide);
+            let command = process.map(|p| shown(&p.command, COMMAND_WIDTH, wide));
+            let cells = [
+                ("ID", first(tenant.id.to_string())),
+                ("NAME", first(name)),
+                ("STATE", first(tenant.state.clone())),
+                ("GPU", card(|gpu| gpu.index.to_string())),
+                ("UUID", card(|gpu| gpu.uuid.clone())),
+                ("HELD", card(|gpu| held(gpu.held_bytes))),
+                ("CONTEXTS", card(|gpu| held(gpu.context_bytes))),
+                ("REQUEST", card(|gpu| exact(gpu.request_bytes))),
+                ("LIMIT", card(|gpu| exact(gpu.limit_bytes))),
+                ("REFUSED", card(|gpu| gpu.refused.to_string())),
+                ("SHARE", first(share(tenant))),
+                ("PRIORITY", first(tenant.priority.to_string())),
+                ("UID", first(tenant.uid.to_string())),
+                ("PID", process.map(|process| process.pid.to_string()).unwrap_or_default()),
+                ("COMMAND", command.unwrap_or_default()),
+            ];
+            table.add_row(of(header, cells));
         }
     }
     output::lines(&table)
+}
+
+/// The cells of the columns that are shown.
+fn of<const N: usize>(header: &[&str], cells: [(&str, String); N]) -> Vec<String> {
+    let shown = cells.into_iter().filter(|(column, _)| header.contains(column));
+    shown.map(|(_, cell)| cell).collect()
+}
+
+fn shown(name: &str, width: usize, wide: bool) -> String {
+    if wide { name.to_owned() } else { output::shortened(name, width) }
 }
 
 fn share(tenant: &Tenant) -> String {
@@ -72,37 +100,43 @@ fn share(tenant: &Tenant) -> String {
     format!("{}..{}", tenant.share, tenant.share_limit)
 }
 
-fn gpus_table(gpus: &[Gpu]) -> String {
-    let header = [
-        "GPU",
-        "UUID",
-        "NAME",
-        "MODE",
-        "TOTAL",
-        "USED",
-        "REQUESTED",
-        "HELD",
-        "SETTLING",
-        "CONTEXT",
-        "TENANTS",
-    ];
-    let mut table = output::table(&header, &[0, 4, 5, 6, 7, 8, 9]);
+fn gpus_table(gpus: &[Gpu], wide: bool) -> String {
+    let header: &[&str] = if wide {
+        &[
+            "GPU",
+            "UUID",
+            "NAME",
+            "MODE",
+            "TOTAL",
+            "USED",
+            "REQUESTED",
+            "HELD",
+            "SETTLING",
+            "CONTEXT",
+            "TENANTS",
+        ]
+    } else {
+        &["GPU", "UUID", "NAME", "TOTAL", "USED", "REQUESTED", "HELD", "TENANTS"]
+    };
+    let mut table = output::table(header, &TEXTS);
     for gpu in gpus {
         let tenants: Vec<String> = gpu.tenants.iter().map(u64::to_string).collect();
         let guessed = if gpu.context_measured { "" } else { "~" };
-        table.add_row([
-            gpu.index.to_string(),
-            short_uuid(&gpu.uuid).to_owned(),
-            gpu.name.clone(),
-            format!("{:?}", gpu.mode).to_lowercase(),
-            gpu.memory_total_bytes.to_string(),
-            gpu.memory_used_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
-            gpu.memory_requested_bytes.to_string(),
-            gpu.memory_held_bytes.to_string(),
-            gpu.memory_settling_bytes.to_string(),
-            format!("{guessed}{}", gpu.context_bytes),
-            if tenants.is_empty() { "-".to_owned() } else { tenants.join(",") },
-        ]);
+        let uuid = if wide { &gpu.uuid } else { short_uuid(&gpu.uuid) };
+        let cells = [
+            ("GPU", gpu.index.to_string()),
+            ("UUID", uuid.to_owned()),
+            ("NAME", shown(&gpu.name, CARD_WIDTH, wide)),
+            ("MODE", format!("{:?}", gpu.mode).to_lowercase()),
+            ("TOTAL", exact(gpu.memory_total_bytes)),
+            ("USED", gpu.memory_used_bytes.map_or_else(|| "-".to_owned(), held)),
+            ("REQUESTED", exact(gpu.memory_requested_bytes)),
+            ("HELD", held(gpu.memory_held_bytes)),
+            ("SETTLING", held(gpu.memory_settling_bytes)),
+            ("CONTEXT", format!("{guessed}{}", held(gpu.context_bytes))),
+            ("TENANTS", if tenants.is_empty() { "-".to_owned() } else { tenants.join(",") }),
+        ];
+        table.add_row(of(header, cells));
     }
     output::lines(&table)
 }
@@ -115,15 +149,14 @@ pub(crate) fn short_uuid(uuid: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halfwarp_rest::{Bytes, Percent, Process};
+    use halfwarp_rest::{Bytes, Mode, Percent, Process};
 
-    #[test]
-    fn a_tenant_shows_its_memory_and_each_of_its_processes() {
+    fn tenant() -> Tenant {
         let process = |pid| Process { pid, command: format!("worker-{pid}"), joined_at: 0 };
-        let tenant = Tenant {
+        Tenant {
             id: 7,
             name: "train".to_owned(),
-            uid: 0,
+            uid: 1000,
             state: "running".to_owned(),
             priority: 500,
             share: Percent(25),
@@ -136,32 +169,68 @@ mod tests {
                 uuid: "GPU-12345678-1234-1234-1234-123456789012".to_owned(),
                 request_bytes: Bytes(4 << 30),
                 limit_bytes: Bytes(16 << 30),
-                held_bytes: Bytes(1 << 20),
+                held_bytes: Bytes((1 << 20) + 512),
                 context_bytes: Bytes(1 << 20),
                 refused: 3,
             }],
-        };
-        let text = tenants_table(&[tenant]);
-        let lines: Vec<Vec<&str>> =
-            text.lines().map(|line| line.split_whitespace().collect()).collect();
-        let first = [
-            "7",
-            "train",
-            "running",
-            "0",
-            "GPU-12345678",
-            "1MiB",
-            "4GiB",
-            "16GiB",
-            "3",
-            "25%..60%",
-            "500",
-            "41",
-            "worker-41",
-        ];
-        assert_eq!(lines[1], first);
-        assert_eq!(lines[2], ["42", "worker-42"]);
+        }
+    }
+
+    fn words(line: &str) -> Vec<&str> {
+        line.split_whitespace().collect()
+    }
+
+    #[test]
+    fn a_tenant_shows_its_memory_and_each_of_its_processes() {
+        let text = tenants_table(&[tenant()], false);
+        let lines: Vec<&str> = text.lines().collect();
+        let first =
+            ["7", "train", "running", "0", "2MiB", "4096MiB", "16384MiB", "3", "41", "worker-41"];
+        assert_eq!(words(lines[1]), first);
+        assert_eq!(words(lines[2]), ["42", "worker-42"]);
         assert_eq!(lines.len(), 3);
+    }
+
+    #[test]
+    fn the_wide_form_has_every_column_and_cuts_nothing() {
+        let name = "a-name-of-sixty-three-characters-".to_owned() + &"x".repeat(30);
+        let tenant = Tenant { name: name.clone(), ..tenant() };
+        let text = tenants_table(&[tenant], true);
+        for said in [&name, "GPU-12345678-1234-1234-1234-123456789012", "25%..60%", "500", "1000"] {
+            assert!(words(text.lines().nth(1).expect("a line")).contains(&said), "{said}: {text}");
+        }
+        let columns = |text: &str| words(text.lines().next().expect("a header")).len();
+        assert_eq!((columns(&text), columns(&gpus_table(&[], true))), (15, 11));
+    }
+
+    #[test]
+    fn the_narrow_form_fits_a_hundred_columns_with_the_longest_that_is_usual() {
+        let mut wordy = tenant();
+        wordy.name = "x".repeat(63);
+        wordy.id = 1234;
+        wordy.processes[0].pid = 4_194_304;
+        wordy.processes[0].command = "fifteen-letters".to_owned();
+        let card = Bytes(143_771 << 20);
+        let gpu = &mut wordy.gpus[0];
+        (gpu.held_bytes, gpu.request_bytes, gpu.limit_bytes) = (card, card, card);
+        let gpu = Gpu {
+            index: 10,
+            uuid: wordy.gpus[0].uuid.clone(),
+            name: "NVIDIA GeForce RTX 4090 Laptop GPU".to_owned(),
+            mode: Mode::Timesharing,
+            memory_total_bytes: Bytes(143_771 << 20),
+            memory_used_bytes: Some(Bytes(143_771 << 20)),
+            memory_requested_bytes: Bytes(143_771 << 20),
+            memory_held_bytes: Bytes(143_771 << 20),
+            memory_settling_bytes: Bytes(0),
+            context_bytes: Bytes(0),
+            context_measured: true,
+            tenants: vec![1, 2, 3, 4],
+        };
+        for text in [tenants_table(&[wordy], false), gpus_table(&[gpu], false)] {
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(100), "{widest:?}:\n{text}");
+        }
     }
 
     #[test]

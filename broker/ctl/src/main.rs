@@ -14,11 +14,12 @@ mod events;
 mod failure;
 mod listing;
 mod output;
+mod pages;
 mod run;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 use args::{Cli, Command};
 use failure::Failure;
@@ -54,12 +55,8 @@ fn obey(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Events(asked) => events::events(&asked),
         Command::Demo(asked) => demo::demo(&asked),
         Command::Doctor(view) => doctor::doctor(&view),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "halfwarp", &mut script);
-            output::print(&String::from_utf8_lossy(&script))?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { command } => pages::manual(command.as_deref()),
         Command::Detached { program, arguments } => broker::detached(&program, &arguments),
     }
 }

@@ -23,6 +23,9 @@ use crate::{
     failure::Failure,
 };
 
+/// Characters of a tenant's name.
+const NAME_MAX: usize = 63;
+
 /// The program has ended; its caller does not wait long for a broker that does not answer.
 const GIVE_BACK_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -75,7 +78,7 @@ fn connect(place: &Place, artefacts: &Artefacts) -> Result<(Client, Option<Child
 
 fn wish(asked: &RunArgs) -> NewTenant {
     NewTenant {
-        name: Some(asked.name.clone().unwrap_or_else(|| program_name(&asked.command[0]))),
+        name: asked.name.clone().or_else(|| program_name(&asked.command[0])),
         gpus: asked.gpus.clone(),
         memory: asked.memory.clone(),
         compute: asked.compute,
@@ -86,10 +89,14 @@ fn wish(asked: &RunArgs) -> NewTenant {
     }
 }
 
-/// A tenant's name is printable and at most 63 characters long; a file's name may be neither.
-fn program_name(program: &OsString) -> String {
+/// A tenant's name is printable and has 1 to 63 characters; a file's name need not.
+fn program_name(program: &OsString) -> Option<String> {
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).take(63).collect()
+    // What shows nothing itself may change how its neighbours show.
+    let harmless = |c: char| c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric();
+    let name: String =
+        name.chars().map(|c| if harmless(c) { c } else { '?' }).take(NAME_MAX).collect();
+    (!name.is_empty()).then_some(name)
 }
 
 /// Ends the tenant, unless processes of it live on (a daemon it started): then the broker ends it
@@ -116,12 +123,19 @@ fn give_back(client: &Client, id: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     #[test]
     fn a_tenant_is_named_after_its_program() {
-        assert_eq!(program_name(&"/usr/bin/python3".into()), "python3");
-        assert_eq!(program_name(&"a\nb".into()), "a?b");
-        assert_eq!(program_name(&"é".repeat(80).into()).chars().count(), 63);
+        let name = |program: &[u8]| program_name(&OsString::from_vec(program.to_vec()));
+        assert_eq!(name(b"/usr/bin/python3").as_deref(), Some("python3"));
+        assert_eq!(name(b"a\nb").as_deref(), Some("a?b"));
+        assert_eq!(name("a\u{202e}b é".as_bytes()).as_deref(), Some("a?b é"));
+        assert_eq!(name(b"/opt/\xff\xfe").as_deref(), Some("??"));
+        assert_eq!(name("é".repeat(80).as_bytes()).map(|n| n.chars().count()), Some(63));
+        assert_eq!(name(b"/").as_deref(), Some("/"));
+        assert_eq!(name(b""), None, "the broker finds a name, and the shell's 127 follows");
     }
 }

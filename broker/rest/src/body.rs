@@ -9,10 +9,12 @@
 //! | `POST /api/v1/tenants` | [`NewTenant`] | 201, [`Admitted`] |
 //! | `DELETE /api/v1/tenants/{id}` | | 204 |
 //! | `GET /api/v1/events?after=N` | | list of [`Event`] with `number` above N |
-//! | `GET /healthz`, `/readyz` | | 200 `ok`, or 503 with the reason |
+//! | `GET /healthz` | | 200 `ok` |
+//! | `GET /readyz` | | 200 `ok`, or 503 with the reason as plain text |
 //! | `GET /metrics` | | Prometheus text |
 //!
-//! Every refusal has a 4xx or 5xx status and a [`Problem`].
+//! Every refusal has a 4xx or 5xx status and a [`Problem`]. A request may have 64 KiB; a connection on
+//! which nothing moves for 30 s is closed.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,7 @@
 //! The HTTP API as a client sees it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use halfwarp_rest::{Admitted, Event, Gpu, Node, Problem, Tenant};
 use serde::de::DeserializeOwned;
 use tokio::{
@@ -71,7 +73,13 @@ async fn every_refusal_says_what_was_found_and_what_to_do() {
         ("GET", "/api/v1/tenants/x", "", 404, "unknown-tenant"),
         ("DELETE", "/api/v1/tenants/7", "", 404, "unknown-tenant"),
         ("GET", "/api/v1/events?after=x", "", 400, "malformed"),
+        ("GET", "/api/v1/tenants/%ff", "", 404, "no-such-path"),
+        ("GET", "/api/v1/tenants/18446744073709551616", "", 404, "unknown-tenant"),
         ("GET", "/nowhere", "", 404, "no-such-path"),
+        ("GET", "/api/v1/gpus/", "", 404, "no-such-path"),
+        ("DELETE", "/api/v1/gpus", "", 405, "no-such-method"),
+        ("POST", "/metrics", "", 405, "no-such-method"),
+        ("PATCH", "/api/v1/tenants/1", "{}", 405, "no-such-method"),
     ] {
         let (got, answer) = call(&broker, method, path, body).await;
         assert_eq!(got, status, "{path} {body}: {answer}");
@@ -79,7 +87,8 @@ async fn every_refusal_says_what_was_found_and_what_to_do() {
         assert_eq!(problem.reason, reason);
         assert!(!problem.message.is_empty() && !problem.help.is_empty());
     }
-    assert_eq!(call(&broker, "POST", "/api/v1/tenants", &" ".repeat(1 << 17)).await.0, 413);
+    let (status, answer) = call(&broker, "POST", "/api/v1/tenants", &" ".repeat(1 << 17)).await;
+    assert_eq!((status, read::<Problem>(&answer).reason.as_str()), (413, "too-large"));
 }
 
 #[tokio::test]
@@ -113,4 +122,96 @@ async fn metrics_have_a_tenant_s_series_from_the_start_and_names_cannot_break_th
     ] {
         assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
     }
+}
+
+/// Writes all of it, as far as the broker takes it, and reads until the connection is over.
+async fn send_raw(broker: &Broker, request: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(broker.dir.api_socket()).await.expect("connected");
+    let _ = stream.write_all(request).await;
+    let mut answer = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("over in time");
+    answer
+}
+
+#[tokio::test]
+async fn nothing_that_is_sent_kills_or_hangs_the_api() {
+    let root = tempfile::tempdir().expect("a directory");
+    let broker = Broker::start(root.path());
+    let head = "POST /api/v1/tenants HTTP/1.1\r\nhost: x\r\n";
+    let deep = "[".repeat(60_000);
+    let headers: String = (0..2_000).map(|n| format!("h{n}: {}\r\n", "x".repeat(100))).collect();
+    for request in [
+        "\0\0\0\0\r\n\r\n".to_owned(),
+        "GET\r\n\r\n".to_owned(),
+        format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "a/".repeat(500_000)),
+        format!("{head}{headers}\r\n"),
+        format!("{head}content-length: 99999999999999999999\r\n\r\n"),
+        format!("{head}content-length: -1\r\n\r\n"),
+        format!("{head}content-length: 10\r\n\r\n{{"),
+        format!("{head}transfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n"),
+        format!("{head}content-length: {}\r\nconnection: close\r\n\r\n{deep}", deep.len()),
+        head.to_owned(),
+        String::new(),
+    ] {
+        let answer = send_raw(&broker, request.as_bytes()).await;
+        let status = answer.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+        let refused = status.is_empty() || status.starts_with(b"4");
+        assert!(refused, "{:.80?}: {}", request, String::from_utf8_lossy(&answer));
+        assert_eq!(call(&broker, "GET", "/healthz", "").await.0, 200, "after {request:.80?}");
+    }
+    assert_eq!(broker.kinds(), [""; 0], "nothing was admitted");
+}
+
+#[tokio::test]
+async fn whoever_leaks_connections_is_cut_off_and_others_get_in_again() {
+    let root = tempfile::tempdir().expect("a directory");
+    let broker = Broker::start(root.path());
+    let mut leaked = Vec::new();
+    for _ in 0..64 {
+        leaked.push(UnixStream::connect(broker.dir.api_socket()).await.expect("connected"));
+    }
+    for stream in &mut leaked {
+        let closed = timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await;
+        assert!(closed.is_ok(), "a silent connection stays open");
+    }
+    assert_eq!(call(&broker, "GET", "/healthz", "").await.0, 200);
+}
+
+#[tokio::test]
+async fn metrics_follow_the_rules_of_their_format() {
+    let root = tempfile::tempdir().expect("a directory");
+    let broker = Broker::start(root.path());
+    for _ in 0..2 {
+        let ask = r#"{"memory":["1GiB"],"name":"same"}"#;
+        assert_eq!(call(&broker, "POST", "/api/v1/tenants", ask).await.0, 201);
+    }
+    assert_eq!(call(&broker, "POST", "/api/v1/tenants", r#"{"gpus":["9"]}"#).await.0, 422);
+    let (_, text) = call(&broker, "GET", "/metrics", "").await;
+    let (mut kinds, mut series) = (BTreeMap::new(), BTreeSet::new());
+    for line in text.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", name, help] => assert!(help.len() > 5, "{name} has no help: {help}"),
+            ["#", "TYPE", name, kind] => {
+                assert_eq!(kinds.insert(name.to_owned(), kind.to_owned()), None, "{name} twice");
+            }
+            ["#", "EOF"] => {}
+            _ => {
+                let (what, value) = line.rsplit_once(' ').expect("a value");
+                assert!(series.insert(what.to_owned()), "{what} is there twice");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+                let name = what.split('{').next().unwrap_or_default();
+                assert!(name.starts_with("halfwarp_"), "{line}");
+                let family = name.strip_suffix("_total").unwrap_or(name);
+                let counter = kinds.get(family).map(String::as_str) == Some("counter");
+                assert_eq!(name.ends_with("_total"), counter, "{name} of {kinds:?}");
+                assert!(
+                    !name.contains("memory") || family.ends_with("_bytes") || counter,
+                    "{name}"
+                );
+            }
+        }
+    }
+    assert!(text.ends_with("# EOF\n"));
+    assert!(series.contains(r#"halfwarp_refusals_total{at="admission",reason="no-such-gpu"}"#));
 }

@@ -23,7 +23,7 @@ use crate::{
     api::{self, About},
     clock,
     desk::{Answer, Desk},
-    join, nvml, peer,
+    door, join, nvml, peer,
     run_dir::RunDir,
     serve,
     store::Store,
@@ -98,13 +98,14 @@ impl Broker {
         let about = Arc::new(About { desk: Arc::clone(&desk), node, data_at: now.into() });
         let (joins, commands): (OwnedFd, UnixListener) =
             (dir.listen_join().expect("listens"), dir.listen_api().expect("listens"));
+        let visits = door::Limits { connections_max: 16, silent_max: Duration::from_millis(300) };
         let served = Arc::clone(&desk);
         let tasks = vec![
             tokio::spawn(async move { join::serve(served, joins, limits).await.expect("joins") }),
             tokio::spawn(serve::keep_time(Arc::clone(&desk))),
             tokio::spawn(serve::keep_saving(Arc::clone(&desk))),
             tokio::spawn(serve::look_at_cards(Arc::clone(&about), MadeUp(Arc::clone(&shown)))),
-            tokio::spawn(async move { api::serve(about, commands).await.expect("serves") }),
+            tokio::spawn(async move { api::serve(about, commands, visits).await.expect("serves") }),
         ];
         Self { desk, shown, dir, tasks }
     }

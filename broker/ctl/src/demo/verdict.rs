@@ -5,6 +5,7 @@ use std::fmt;
 use halfwarp_rest::Gpu;
 
 use super::watch::{Seen, SeenPart};
+use crate::output::{exact, held};
 
 #[derive(Debug)]
 pub(super) struct Verdict {
@@ -57,12 +58,13 @@ impl Verdict {
 
 /// The small tenant asked for too much and was refused as CUDA refuses.
 fn refusal(verdict: &mut Verdict, small: &SeenPart) {
-    let held = small.most_held_when_refused_bytes.unwrap_or_default();
     verdict.expect(
         small.refused > 0,
         format!(
-            "small was refused {} times by the API's count, holding up to {held} of {}",
-            small.refused, small.limit_bytes
+            "small was refused {} times by the API's count, holding up to {} of {}",
+            small.refused,
+            held(small.most_held_when_refused_bytes.unwrap_or_default()),
+            exact(small.limit_bytes)
         ),
         "a refusal of the small tenant in the API",
     );
@@ -109,11 +111,11 @@ fn neighbour(verdict: &mut Verdict, large: &SeenPart) {
 }
 
 fn limit_and_end(verdict: &mut Verdict, part: &SeenPart) {
-    let most = part.most_held_bytes;
+    let (most, limit) = (held(part.most_held_bytes), exact(part.limit_bytes));
     verdict.expect(
-        most.0 > 0 && most <= part.limit_bytes,
-        format!("{} never held more than {most} of its {}", part.name, part.limit_bytes),
-        format!("{} within its {}: it held up to {most}", part.name, part.limit_bytes),
+        part.most_held_bytes.0 > 0 && part.most_held_bytes <= part.limit_bytes,
+        format!("{} never held more than {most} of its {limit}", part.name),
+        format!("{} within its {limit}: it held up to {most}", part.name),
     );
     match part.exit_code {
         Some(0) => {}
@@ -186,7 +188,7 @@ mod tests {
     fn facts_are_stated_with_the_numbers_that_were_seen() {
         let text = of(&good(), &card()).to_string();
         for fact in [
-            "refused 3 times by the API's count, holding up to 4GiB of 4GiB",
+            "refused 3 times by the API's count, holding up to 4096MiB of 4096MiB",
             "got 4000 bytes in 4 blocks, then CUDA_ERROR_OUT_OF_MEMORY",
             "30 correct additions, 20 of them after that refusal",
             "large was refused nothing",
@@ -206,7 +208,9 @@ mod tests {
             ("after the refusal", |s| s.parts[1].work.correct = 10),
             ("after the refusal", |s| s.parts[1].correct_at_others_refusal = None),
             ("undisturbed", |s| s.parts[1].refused = 1),
-            ("within its 8GiB", |s| s.parts[1].most_held_bytes = Bytes((8 << 30) + 1)),
+            ("within its 8192MiB: it held up to 8193MiB", |s| {
+                s.parts[1].most_held_bytes = Bytes((8 << 30) + 1)
+            }),
             ("exit code 0 from small: it was 125", |s| s.parts[0].exit_code = Some(125)),
             ("the end of large", |s| s.parts[1].exit_code = None),
         ];

@@ -13,7 +13,10 @@ use nix::sys::{
 };
 
 use super::{Plan, Stage, part::Log, part::Part};
-use crate::{failure::Failure, output};
+use crate::{
+    failure::Failure,
+    output::{self, exact, held},
+};
 
 /// Time between two questions to the API.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -189,8 +192,8 @@ impl Display {
                 "{:>2}s {} holds {} of {}, refused {}, {} processes, {} results correct\n",
                 elapsed.as_secs(),
                 part.name,
-                part.held_bytes,
-                part.limit_bytes,
+                held(part.held_bytes),
+                exact(part.limit_bytes),
                 part.refused,
                 part.processes,
                 part.work.correct
@@ -201,14 +204,14 @@ impl Display {
 
 fn table(seen: &Seen) -> String {
     let header = ["TENANT", "HELD", "", "LIMIT", "REFUSED", "PROCESSES", "CORRECT"];
-    let mut table = output::table(&header, &[1, 3, 4, 5, 6]);
+    let mut table = output::table(&header, &["TENANT", ""]);
     for part in &seen.parts {
         table.add_row([
             part.name.to_owned(),
             // Columns stay where they are while numbers change.
-            format!("{:>14}", part.held_bytes),
+            format!("{:>9}", held(part.held_bytes)),
             bar(part.held_bytes, part.limit_bytes),
-            part.limit_bytes.to_string(),
+            exact(part.limit_bytes),
             part.refused.to_string(),
             part.processes.to_string(),
             part.work.correct.to_string(),

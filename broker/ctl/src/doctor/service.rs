@@ -5,6 +5,7 @@ use crate::{
     broker::{Place, speaks_our_version},
     client::{CallError, Client},
     failure::Failure,
+    output::exact,
 };
 
 /// What the driver has that our table does not know, by the broker's events.
@@ -55,8 +56,10 @@ fn cards(client: &Client, driver: Option<String>) -> Finding {
         Ok(cards) => cards,
         Err(error) => return failed(NAME, &error.failure("asking for the cards")),
     };
-    let names: Vec<String> =
-        cards.iter().map(|card| format!("{} {}", card.name, card.memory_total_bytes)).collect();
+    let names: Vec<String> = cards
+        .iter()
+        .map(|card| format!("{} {}", card.name, exact(card.memory_total_bytes)))
+        .collect();
     match driver {
         Some(driver) if !cards.is_empty() => {
             Finding::ok(NAME, format!("driver {driver}, {}", names.join(", ")))
