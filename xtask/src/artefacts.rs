@@ -37,6 +37,7 @@ pub(crate) fn folder() -> PathBuf {
 pub(crate) fn build() -> Result<PathBuf> {
     let hw = folder();
     fs::create_dir_all(hw.join("sim"))?;
+    println!("building; the first time takes minutes");
     build_guest("halfwarp-stage1", "guest", "libhalfwarp.so", "libhalfwarp.so")?;
     build_guest("halfwarp-core", "release", "libhalfwarp_core.so", "libhalfwarp-core.so")?;
     build_host()?;

@@ -15,6 +15,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Run a program as a tenant with its part of a GPU
+    #[command(override_usage = "halfwarp run [OPTIONS] [--] PROGRAM [ARGS]...", after_help = RUN_HELP)]
     Run(RunArgs),
     /// Show tenants, their memory and their processes
     Ps(ViewArgs),
@@ -39,21 +40,32 @@ pub(crate) enum Command {
     },
 }
 
+const RUN_HELP: &str = "\
+Examples:
+  halfwarp run --memory 8GiB -- python3 train.py
+  halfwarp run --memory 4GiB..16GiB --gpu 0 -- ./infer
+  halfwarp run --sim --memory 25% -- ./vectorAdd
+
+Memory is written 8GiB, 8G, 8192MiB, 0.5 or 50%.
+
+Exit code: the program's, or 128 and the signal that ended it; 127 if it was not found, 126 if it
+cannot be executed, 125 if Halfwarp could not do its part.";
+
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
     /// Memory: M, M..M (guaranteed..most) or P% of the card; one for all cards or one for each
     #[arg(long, value_name = "M|M..M|P%", value_delimiter = ',')]
     pub(crate) memory: Vec<MemoryWish>,
 
-    /// Compute time: P% guaranteed, or P%..P% (guaranteed..most)
+    /// Compute time: P% guaranteed, or P%..P% (guaranteed..most); kept and shown, not in effect yet
     #[arg(long, value_name = "P%|P%..P%")]
     pub(crate) compute: Option<ShareWish>,
 
-    /// How compute time is shared on the card: timesharing, fair or strict
+    /// How compute time is shared on the card: timesharing, fair or strict; not in effect yet
     #[arg(long, value_parser = mode)]
     pub(crate) mode: Option<Mode>,
 
-    /// Who goes first: high, normal, low, or a number from 1 to 1000
+    /// Who goes first: high, normal, low, or a number from 1 to 1000; not in effect yet
     #[arg(long, value_name = "CLASS", value_parser = priority)]
     pub(crate) priority: Option<u16>,
 
@@ -61,7 +73,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "gpu", value_name = "GPU", value_delimiter = ',')]
     pub(crate) gpus: Vec<String>,
 
-    /// Let idle memory move to host RAM
+    /// Let idle memory move to host RAM; not built yet, brokers refuse it
     #[arg(long)]
     pub(crate) swap: bool,
 

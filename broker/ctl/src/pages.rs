@@ -2,15 +2,23 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 
 use crate::{args::Cli, failure::Failure, output};
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "halfwarp", &mut script);
+    clap_complete::generate(shell, &mut for_people(), "halfwarp", &mut script);
     output::print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line without what is only for ourselves.
+fn for_people() -> Command {
+    let whole = Cli::command();
+    let shown = whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let about = whole.get_about().cloned().unwrap_or_default();
+    Command::new("halfwarp").version(env!("CARGO_PKG_VERSION")).about(about).subcommands(shown)
 }
 
 /// The page of `halfwarp`, or of one of its commands.
@@ -21,23 +29,18 @@ pub(crate) fn manual(command: Option<&str>) -> Result<ExitCode, Failure> {
 }
 
 fn page(command: Option<&str>) -> Result<String, Failure> {
-    let mut whole = Cli::command();
+    let mut whole = for_people();
     whole.build();
     let about = match command {
         None => whole,
-        Some(name) => {
-            let there: Vec<_> =
-                whole.get_subcommands().filter(|command| !command.is_hide_set()).collect();
-            let found = there.iter().find(|command| command.get_name() == name);
-            let names: Vec<&str> = there.iter().map(|command| command.get_name()).collect();
-            found.copied().cloned().ok_or_else(|| {
-                Failure::new(
-                    format!("writing the manual page of {name:?}"),
-                    "there is no such command",
-                    format!("there are {}", names.join(", ")),
-                )
-            })?
-        }
+        Some(name) => whole.find_subcommand(name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = whole.get_subcommands().map(Command::get_name).collect();
+            Failure::new(
+                format!("writing the manual page of {name:?}"),
+                "there is no such command",
+                format!("there are {}", names.join(", ")),
+            )
+        })?,
     };
     let mut page = Vec::new();
     clap_mangen::Man::new(about)

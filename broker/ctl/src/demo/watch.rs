@@ -189,7 +189,7 @@ impl Display {
         self.last = Some(elapsed.as_secs());
         seen.parts.iter().try_for_each(|part| {
             output::print(&format!(
-                "{:>2}s {} holds {} of {}, refused {}, {} processes, {} results correct\n",
+                "{:>2}s {} holds {} of {}, refused {}, processes {}, correct results {}\n",
                 elapsed.as_secs(),
                 part.name,
                 held(part.held_bytes),

@@ -29,7 +29,7 @@ impl Scene {
         for dir in ["hw/sim", "run", "user"] {
             fs::create_dir_all(scene.path(dir)).expect("a directory");
         }
-        fs::copy(env!("CARGO_BIN_EXE_halfwarp"), scene.path("hw/halfwarp")).expect("a copy");
+        copy(Path::new(env!("CARGO_BIN_EXE_halfwarp")), &scene.path("hw/halfwarp"));
         // Enough of a library for halfwarp; the loader says that it is none and goes on.
         fs::write(scene.path("hw/libhalfwarp.so"), "\x7fELF halfwarp_stage_one\0").expect("a file");
         scene
@@ -56,9 +56,10 @@ impl Scene {
 
     /// An executable file in the place of the broker.
     pub(crate) fn install_broker(&self, script: &str) {
-        let path = self.path("hw/halfwarpd");
-        fs::write(&path, script).expect("a file");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        let draft = self.path("draft");
+        fs::write(&draft, script).expect("a file");
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).expect("executable");
+        copy(&draft, &self.path("hw/halfwarpd"));
     }
 
     /// In the place of the broker, this very test program as a friendly one.
@@ -69,6 +70,13 @@ impl Scene {
             own.display()
         ));
     }
+}
+
+/// Copies a program by another process: a file that is open for writing here would be so in whatever
+/// another test starts just then, and a file that somebody may write cannot be executed.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp runs");
+    assert!(copied.success(), "{} could not be copied to {}", from.display(), to.display());
 }
 
 /// Set to a run directory: the test below serves there.

@@ -4,4 +4,5 @@ mod fake;
 mod private;
 mod run;
 mod views;
+mod words;
 mod wrong_brokers;
