@@ -4,10 +4,11 @@
 //! `--pack` it runs on the machine it is called on, and where there is no GPU it checks nothing and
 //! says so.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::artefacts;
@@ -17,10 +18,25 @@ use crate::command::{cargo, output, root, run, target};
 const CONTROL_NODE: &str = "/dev/nvidiactl";
 const NO_GPU: u8 = 2;
 
+/// What a machine with a GPU runs: the host's state, for the reader; every case that a GPU can check,
+/// one at a time; the demo.
+const CHECK: &str = r#"#!/bin/bash
+# Checks Halfwarp on this machine's GPU. Needs NVIDIA's driver and nothing else.
+cd "$(dirname "$0")" || exit 2
+[ -e /dev/nvidiactl ] || { echo 'no NVIDIA GPU here'; exit 2; }
+export HALFWARP_ARTEFACTS=$PWD/hw HALFWARP_DEVICE=1
+failed=0
+hw/halfwarp doctor || echo 'doctor found what is marked fail'
+./cases --test-threads=1 || failed=1
+hw/halfwarp demo || failed=1
+exit $failed
+"#;
+/// What a pack may weigh.
+const PACK_BYTES: u64 = 60 << 20;
+
 pub(crate) fn check(pack_only: bool) -> Result<ExitCode> {
     if pack_only {
-        let archive = pack()?;
-        println!("packed {}", archive.display());
+        pack()?;
         return Ok(ExitCode::SUCCESS);
     }
     if !Path::new(CONTROL_NODE).exists() {
@@ -37,11 +53,14 @@ pub(crate) fn check(pack_only: bool) -> Result<ExitCode> {
 }
 
 /// Everything beside the driver: artefacts, the test program, a script that runs it.
-fn pack() -> Result<PathBuf> {
+fn pack() -> Result<()> {
     let folder = gather()?;
     let archive = target().join("halfwarp-device.tar.gz");
     run(Command::new("tar").arg("-czf").arg(&archive).arg("-C").arg(&folder).arg("."))?;
-    Ok(archive)
+    let bytes = std::fs::metadata(&archive)?.len();
+    println!("{:>10} KiB  {}", bytes.div_ceil(1024), archive.display());
+    ensure!(bytes <= PACK_BYTES, "the pack has {bytes} bytes, more than {PACK_BYTES}");
+    Ok(())
 }
 
 fn gather() -> Result<PathBuf> {
@@ -55,14 +74,9 @@ fn gather() -> Result<PathBuf> {
     std::fs::copy(test_program()?, folder.join("cases"))?;
     // The real driver is asked, so the simulated one stays at home.
     std::fs::remove_dir_all(folder.join("hw/sim"))?;
-    std::fs::write(
-        folder.join("check"),
-        format!(
-            "#!/bin/bash\n# Runs every case that a GPU can check, one at a time.\ncd \"$(dirname \"$0\")\" || exit 2\n\
-             [ -e {CONTROL_NODE} ] || {{ echo 'no NVIDIA GPU here'; exit {NO_GPU}; }}\n\
-             HALFWARP_ARTEFACTS=$PWD/hw HALFWARP_DEVICE=1 exec ./cases --test-threads=1\n"
-        ),
-    )?;
+    let script = folder.join("check");
+    std::fs::write(&script, CHECK)?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
     Ok(folder)
 }
 
