@@ -14,7 +14,7 @@
 use std::{
     os::fd::AsRawFd,
     sync::{
-        Mutex, MutexGuard, PoisonError, RwLock,
+        Condvar, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -27,7 +27,7 @@ use shim_cuda_headers::{CUdevice, CUresult, CUuuid, DriverFn};
 
 use crate::{
     attach::{self, Card, Identity, JOIN_TIMEOUT, Joined, Refused},
-    books::Books,
+    books::{Begin, Books},
     life,
     line::Line,
     mail::{Answer, Mail, Question},
@@ -61,6 +61,8 @@ pub(crate) struct Process {
     /// By CUDA's device ordinal.
     by_ordinal: Vec<Slot>,
     books: Mutex<Books>,
+    /// Something has come of a charge for a context.
+    overhead_decided: Condvar,
 }
 
 /// Joins if the process has not: called once the driver has accepted `cuInit`.
@@ -99,6 +101,7 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
         cards,
         by_ordinal,
         books: Mutex::new(Books::default()),
+        overhead_decided: Condvar::new(),
     });
     let ours: *const Process = &raw const *process;
     let no_thread = |e: std::io::Error| (Refusal::NoBroker, format!("no thread: {e}"));
@@ -242,15 +245,55 @@ impl Process {
         (self.limit_units(slot), own.unwrap_or_default().held)
     }
 
-    /// Reports the first context on a card and learns what it really costs.
-    pub(crate) fn settle_context(&self, slot: Slot, charged: u32) -> u32 {
-        let question = Question::ContextMade { charged };
-        let answer = self.ask(question, FIGURES_TIMEOUT, |seq| ToBroker::ContextMade {
+    /// Charges what contexts cost on a card if this process has paid for none there yet. The number
+    /// of the charge, if it was made now. Of threads that come together one asks and the others
+    /// wait for what comes of it: none has a context that was not paid for.
+    pub(crate) fn charge_overhead(&self, slot: Slot, makes: bool) -> Result<Option<u64>, CUresult> {
+        let units = self.context_units(slot);
+        let until = Instant::now() + 2 * GROW_TIMEOUT;
+        let mut books = self.books();
+        let serial = loop {
+            match books.begin_overhead(slot, units, makes) {
+                Begin::Charge(serial) => break serial,
+                Begin::Paid => return Ok(None),
+                Begin::Wait => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(CUresult::OUT_OF_MEMORY);
+                    }
+                    let waited = self.overhead_decided.wait_timeout(books, left);
+                    books = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        };
+        drop(books);
+        let charged = self.charge(slot, units);
+        self.books().overhead_charged(slot, charged.is_ok());
+        self.overhead_decided.notify_all();
+        charged.map(|()| Some(serial))
+    }
+
+    /// Reports the first context on a card; its charge becomes what it really costs.
+    pub(crate) fn settle_context(&self, slot: Slot, serial: u64) {
+        let charged = self.context_units(slot);
+        let question = Question::ContextMade { charged, serial };
+        // Without an answer in time the charge stays.
+        let _ = self.ask(question, FIGURES_TIMEOUT, |seq| ToBroker::ContextMade {
             seq,
             gpu: slot.0,
             charged,
         });
-        if let Some(Answer::Overhead(units)) = answer { units } else { charged }
+    }
+
+    /// The broker measured a context: word and books change together, so that whoever ends it gives
+    /// back what it was charged. If it has ended already, only what the broker added is left.
+    fn correct_overhead(&self, slot: Slot, serial: u64, charged: u32, units: u32) {
+        let mut books = self.books();
+        if books.overhead_is(slot, serial, units) {
+            self.with_word(slot, |word| ledger::correct(word, charged, units));
+        } else {
+            self.with_word(slot, |word| ledger::admit(word, units.saturating_sub(charged), 0));
+        }
     }
 
     /// Tells the broker something that needs no answer.
@@ -278,8 +321,8 @@ impl Process {
                 self.mail.deliver(seq, |_| Answer::Figures { limit, held });
             }
             ToClient::Overhead { seq, gpu, units } => self.mail.deliver(seq, |asked| {
-                if let Some(Question::ContextMade { charged }) = asked {
-                    self.with_word(Slot(gpu), |word| ledger::correct(word, charged, units));
+                if let Some(Question::ContextMade { charged, serial }) = asked {
+                    self.correct_overhead(Slot(gpu), serial, charged, units);
                 }
                 Answer::Overhead(units)
             }),

@@ -65,3 +65,19 @@ fn memory_that_only_a_retained_handle_keeps_alive_is_paid_for() {
 fn a_handle_released_while_it_is_being_mapped_is_paid_for_until_it_is_unmapped() {
     finish("2GiB", "handles", &["race", "1000"]);
 }
+
+#[test]
+fn threads_that_come_for_their_first_context_together_get_none_that_does_not_fit() {
+    assert_eq!(finish("64MiB", "contexts", &["first", "16"]), "MADE 0\n");
+    assert_eq!(finish("512MiB", "contexts", &["first", "16"]), "MADE 16\n");
+}
+
+#[test]
+fn a_context_reset_beside_allocations_in_it_leaves_no_figure_behind() {
+    finish("2GiB", "contexts", &["reset", "1000"]);
+}
+
+#[test]
+fn a_context_destroyed_beside_frees_in_it_leaves_no_figure_behind() {
+    finish("2GiB", "contexts", &["free", "2000"]);
+}
