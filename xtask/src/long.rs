@@ -8,7 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ struct Progress {
     /// Of the first slice; each later one has the next number.
     seed: u32,
     slices: u32,
-    seconds: u64,
+    millis: u64,
 }
 
 /// `seed`: begin anew with this one.
@@ -59,13 +59,14 @@ pub(crate) fn run_named(name: &str, seed: Option<u32>) -> Result<()> {
         bail!("no long test is called {name:?}; there are: {}", names.join(", "));
     };
     artefacts::build()?;
+    run(cargo().args(["test", "--quiet", "--package", "halfwarp-tests", "--no-run"]))?;
     let mut progress = begun(long, seed)?;
     while progress.slices < long.slices {
         let seed = progress.seed.wrapping_add(progress.slices);
         println!("{name}: slice {} of {}, seed {seed}", progress.slices + 1, long.slices);
         let began = Instant::now();
         let outcome = run(&mut slice(long, seed));
-        progress.seconds += began.elapsed().as_secs();
+        progress.millis += u64::try_from(began.elapsed().as_millis())?;
         if outcome.is_err() {
             record(long, &progress, &format!("failed with seed {seed}"))?;
             fs::remove_file(kept(long)).ok();
@@ -95,8 +96,7 @@ fn kept(long: &Long) -> PathBuf {
 
 /// The run that was interrupted, if it was one of this commit; else a new one.
 fn begun(long: &Long, seed: Option<u32>) -> Result<Progress> {
-    let describe = ["describe", "--always", "--exclude=*", "--dirty"];
-    let commit = output(Command::new("git").args(describe).current_dir(root()))?.trim().to_owned();
+    let commit = commit()?;
     let earlier = fs::read_to_string(kept(long)).ok();
     let earlier = earlier.and_then(|text| toml::from_str::<Progress>(&text).ok());
     if let Some(earlier) = earlier.filter(|e| seed.is_none() && e.commit == commit) {
@@ -104,7 +104,17 @@ fn begun(long: &Long, seed: Option<u32>) -> Result<Progress> {
         return Ok(earlier);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    Ok(Progress { commit, seed: seed.unwrap_or(now.subsec_nanos()), slices: 0, seconds: 0 })
+    Ok(Progress { commit, seed: seed.unwrap_or(now.subsec_nanos()), slices: 0, millis: 0 })
+}
+
+/// What was run: the commit, and whether there was more than that. The record of earlier runs is no
+/// part of it.
+fn commit() -> Result<String> {
+    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root()));
+    let head = git(&["rev-parse", "--short", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--", ".", ":(exclude)docs/measurements"])?;
+    let dirty = if changed.trim().is_empty() { "" } else { "-dirty" };
+    Ok(format!("{}{dirty}", head.trim()))
 }
 
 /// One line a run, passed or not.
@@ -113,10 +123,11 @@ fn record(long: &Long, progress: &Progress, outcome: &str) -> Result<()> {
     let cores = std::thread::available_parallelism()?;
     let mut file =
         OpenOptions::new().append(true).open(root().join("docs/measurements/long.md"))?;
-    let Progress { commit, seed, slices, seconds } = progress;
+    let Progress { commit, seed, slices, millis } = progress;
+    let seconds = Duration::from_millis(*millis).as_secs_f32();
     writeln!(
         file,
-        "| {} | {name} | {} of {} rounds | {outcome} | {seconds} s | {cores} cores, simulated GPU | {seed} | {commit} | `cargo xtask long {name} --seed {seed}` |",
+        "| {} | {name} | {} of {} rounds | {outcome} | {seconds:.1} s | {cores} cores, simulated GPU | {seed} | {commit} | `cargo xtask long {name} --seed {seed}` |",
         date(now),
         slices * (long.rounds / long.slices),
         long.rounds,
