@@ -70,6 +70,7 @@ pub(crate) struct Process {
 /// Joins if the process has not: called once the driver has accepted `cuInit`. Of threads that come
 /// together one joins and the others wait for what comes of it.
 pub(crate) fn join_now(identity: &Identity) -> Result<(), CUresult> {
+    let _whole = sys::Uncancelled::begin();
     let until = Instant::now() + 2 * JOIN_TIMEOUT;
     let refusals = REFUSALS.load(Ordering::Acquire);
     while life::joined().is_none() {
@@ -201,6 +202,7 @@ impl Process {
     #[cold]
     #[inline(never)]
     fn grow_slow(&self, slot: Slot, units: u32) -> Result<(), CUresult> {
+        let _whole = sys::Uncancelled::begin();
         let until = Instant::now() + GROW_TIMEOUT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -231,6 +233,7 @@ impl Process {
         limit: Duration,
         frame: impl FnOnce(u32) -> ToBroker,
     ) -> Option<Answer> {
+        let _whole = sys::Uncancelled::begin();
         let seq = self.mail.announce(question);
         if self.line.send(&frame(seq).encode()).is_err() {
             // Our thread is re-joining, or about to.
@@ -305,6 +308,7 @@ impl Process {
 
     /// Tells the broker something that needs no answer.
     pub(crate) fn note(&self, kind: NoteKind, slot: Slot, a: u64, b: u64) {
+        let _whole = sys::Uncancelled::begin();
         // A note that can't be sent is lost: it is news, not accounting.
         let _ = self.line.send(&ToBroker::Note { kind, gpu: slot.0, a, b }.encode());
     }
