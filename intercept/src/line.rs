@@ -89,10 +89,9 @@ impl Line {
         old.close();
         Ok(())
     }
-}
 
-impl Drop for Line {
-    fn drop(&mut self) {
+    /// Ends the connection of a process that does not join after all.
+    pub(crate) fn close(&self) {
         self.own().close();
     }
 }

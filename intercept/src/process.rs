@@ -15,7 +15,7 @@ use std::{
     os::fd::AsRawFd,
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -43,6 +43,8 @@ const FIGURES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Set when a join was refused: from then on nothing that could make a context or get memory works.
 static REFUSED: AtomicBool = AtomicBool::new(false);
+/// Joins that were refused, so that whoever waits for another thread's sees its end.
+static REFUSALS: AtomicU32 = AtomicU32::new(0);
 
 /// A tenant's card slot: below [`halfwarp_api::GPUS`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,22 +67,29 @@ pub(crate) struct Process {
     overhead_decided: Condvar,
 }
 
-/// Joins if the process has not: called once the driver has accepted `cuInit`.
+/// Joins if the process has not: called once the driver has accepted `cuInit`. Of threads that come
+/// together one joins and the others wait for what comes of it.
 pub(crate) fn join_now(identity: &Identity) -> Result<(), CUresult> {
-    if life::joined().is_some() {
-        return Ok(());
-    }
-    match try_join(identity) {
-        Ok(()) => {
-            REFUSED.store(false, Ordering::Relaxed);
-            Ok(())
+    let _whole = sys::Uncancelled::begin();
+    let until = Instant::now() + 2 * JOIN_TIMEOUT;
+    let refusals = REFUSALS.load(Ordering::Acquire);
+    while life::joined().is_none() {
+        if REFUSALS.load(Ordering::Acquire) != refusals || Instant::now() > until {
+            return Err(CUresult::SYSTEM_NOT_READY);
         }
-        Err((why, detail)) => {
-            REFUSED.store(true, Ordering::Relaxed);
-            say::refused(why, &detail);
-            Err(CUresult::SYSTEM_NOT_READY)
+        if life::begin_join() {
+            let joined = if life::joined().is_some() { Ok(()) } else { try_join(identity) };
+            REFUSED.store(joined.is_err(), Ordering::Relaxed);
+            REFUSALS.fetch_add(joined.is_err().into(), Ordering::Release);
+            life::end_join();
+            return joined.map_err(|(why, detail)| {
+                say::refused(why, &detail);
+                CUresult::SYSTEM_NOT_READY
+            });
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
+    Ok(())
 }
 
 /// What a hook answers in a process that has not joined: an error once a join was refused, else
@@ -103,16 +112,15 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
         books: Mutex::new(Books::default()),
         overhead_decided: Condvar::new(),
     });
-    let ours: *const Process = &raw const *process;
-    let no_thread = |e: std::io::Error| (Refusal::NoBroker, format!("no thread: {e}"));
-    match life::set_joined(process) {
-        Some(joined) if std::ptr::eq(joined, ours) => {
-            label::join_published();
-            attach::listen(joined).map_err(no_thread)
-        }
-        Some(_) => Ok(()),
-        None => Err((Refusal::NoBroker, "no page that a fork wipes".to_owned())),
+    // Kept for ever: our thread and all others refer to it.
+    let process: &'static Process = Box::leak(process);
+    if let Err(error) = attach::listen(process) {
+        process.line.close();
+        return Err((Refusal::NoBroker, format!("no thread: {error}")));
     }
+    life::set_joined(process);
+    label::join_published();
+    Ok(())
 }
 
 /// The slot of every device that this process sees; one without a slot refuses the process.
@@ -194,6 +202,7 @@ impl Process {
     #[cold]
     #[inline(never)]
     fn grow_slow(&self, slot: Slot, units: u32) -> Result<(), CUresult> {
+        let _whole = sys::Uncancelled::begin();
         let until = Instant::now() + GROW_TIMEOUT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -224,6 +233,7 @@ impl Process {
         limit: Duration,
         frame: impl FnOnce(u32) -> ToBroker,
     ) -> Option<Answer> {
+        let _whole = sys::Uncancelled::begin();
         let seq = self.mail.announce(question);
         if self.line.send(&frame(seq).encode()).is_err() {
             // Our thread is re-joining, or about to.
@@ -298,6 +308,7 @@ impl Process {
 
     /// Tells the broker something that needs no answer.
     pub(crate) fn note(&self, kind: NoteKind, slot: Slot, a: u64, b: u64) {
+        let _whole = sys::Uncancelled::begin();
         // A note that can't be sent at once is lost: it is news, not accounting, and a broker that
         // does not read must not hold the program up.
         let _ = self.line.send_now(&ToBroker::Note { kind, gpu: slot.0, a, b }.encode());

@@ -35,6 +35,32 @@ impl Drop for Errno {
     }
 }
 
+/// Puts off the cancelling of this thread while it lives: our calls sleep where the driver's need
+/// not, and a thread that was unwound there would take the program with it.
+#[derive(Debug)]
+pub(crate) struct Uncancelled(c_int);
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    pub(crate) fn begin() -> Self {
+        const DISABLE: c_int = 1;
+        let mut before = 0;
+        // SAFETY: a writable number.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state read before; a null output is allowed.
+        unsafe { pthread_setcancelstate(self.0, null_mut()) };
+    }
+}
+
 /// A variable of the environment, copied. Read once, before threads of ours exist.
 pub(crate) fn variable(name: &CStr) -> Option<Vec<u8>> {
     // SAFETY: a NUL-terminated name; the text is copied before anything else runs on this thread.

@@ -81,3 +81,13 @@ fn a_context_reset_beside_allocations_in_it_leaves_no_figure_behind() {
 fn a_context_destroyed_beside_frees_in_it_leaves_no_figure_behind() {
     finish("2GiB", "contexts", &["free", "2000"]);
 }
+
+#[test]
+fn threads_that_initialise_together_join_once() {
+    assert_eq!(finish("1GiB", "joins", &["16"]), "SOCKETS 1\n");
+}
+
+#[test]
+fn threads_cancelled_while_they_ask_for_memory_leave_the_program_alive() {
+    assert_eq!(finish("2GiB", "cancelled", &["100"]), "PASS cancelled\n");
+}
