@@ -104,7 +104,7 @@ fn begun(long: &Long, seed: Option<u32>) -> Result<Progress> {
         return Ok(earlier);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    Ok(Progress { commit, seed: seed.unwrap_or(now.subsec_nanos()), slices: 0, millis: 0 })
+    Ok(Progress { commit, seed: seed.unwrap_or_else(|| now.subsec_nanos()), slices: 0, millis: 0 })
 }
 
 /// What was run: the commit, and whether there was more than that. The record of earlier runs is no
