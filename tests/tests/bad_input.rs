@@ -82,6 +82,19 @@ fn a_limit_above_the_card_is_refused_with_the_cards_size() {
 }
 
 #[test]
+fn a_profile_that_cannot_be_used_is_named_and_starts_nothing() {
+    let machine = Machine::new();
+    let file = machine.runtime_dir().join("wrong.toml");
+    fs::write(&file, "driver_version = \"580\"\ndevice = []\ncolour = 1\n").expect("a file");
+    let file = format!("--sim={}", file.display());
+    for (sim, said) in [("--sim=t5", "h200"), (&file, "colour"), ("--sim=none.toml", "none.toml")] {
+        let ended = finish(&mut machine.halfwarp(["run", sim, "--", "true"]), DEADLINE);
+        is_refused(&ended, &["profile", said]);
+    }
+    assert!(machine.processes().is_empty());
+}
+
+#[test]
 fn requests_beyond_the_card_are_refused_and_those_before_keep_theirs() {
     let machine = Machine::new();
     let hold = guest("hold").to_string_lossy().into_owned();

@@ -55,6 +55,10 @@ impl State {
         }
         self.contexts_sampled(&sample, actions);
         self.free_detached(&sample);
+        if self.home_until.is_none() && self.tenants.values().any(|t| !t.absent.is_empty()) {
+            self.forget_absent();
+            self.end_what_is_done(now, actions);
+        }
         for uuid in sample.cards.keys() {
             self.serve(now, *uuid, actions);
         }

@@ -18,7 +18,7 @@ mod serve;
 mod session;
 mod start;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -37,6 +37,11 @@ enum Verb {
     Serve(Options),
     /// Print the names of the shipped profiles.
     Profiles,
+    /// Read a profile and print its cards.
+    Check {
+        /// Shipped name, or path of a TOML file.
+        profile: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -64,6 +69,12 @@ fn main() -> Result<()> {
         Verb::Serve(options) => serve::serve(&options),
         Verb::Profiles => {
             profile::SHIPPED.iter().for_each(|(name, _)| println!("{name}"));
+            Ok(())
+        }
+        Verb::Check { profile } => {
+            let cards = profile::Profile::load(&profile)?.devices("default");
+            ensure!(!cards.is_empty(), "profile {profile} has no card");
+            cards.iter().for_each(|card| println!("{} {} bytes", card.name, card.memory_bytes));
             Ok(())
         }
     }

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use crate::{args::BrokerArgs, artefacts::Artefacts, failure::Failure};
@@ -160,6 +161,7 @@ fn sim(
     }
     let profile = profile_path(profile)?;
     let libraries = artefacts.need(artefacts.sim(), "the simulated driver")?;
+    sound_profile(&libraries, &profile)?;
     Ok(Sim { machine, profile, libraries, sockets: None })
 }
 
@@ -176,6 +178,26 @@ fn profile_path(profile: OsString) -> Result<OsString, Failure> {
             "name a TOML file or a shipped profile, for example --sim=t4",
         )
     })
+}
+
+/// Has the simulated machine's own program read the profile: what is wrong with it is then said here,
+/// and not where a driver fails to start.
+fn sound_profile(libraries: &Path, profile: &OsString) -> Result<(), Failure> {
+    let mut check = Command::new(libraries.join("simcudad"));
+    let Ok(checked) = check.arg("check").arg(profile).stdin(Stdio::null()).output() else {
+        // Without that program the broker will say what is missing.
+        return Ok(());
+    };
+    if checked.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&checked.stderr);
+    let found: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Err(Failure::new(
+        format!("reading the profile {}", profile.display()),
+        found.join(" ").trim_start_matches("Error: "),
+        "`--sim=t4` is a shipped one",
+    ))
 }
 
 /// Run directories of simulated machines below a private one.

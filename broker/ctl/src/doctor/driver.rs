@@ -40,15 +40,21 @@ pub(super) fn chosen(place: &Place, cache: Option<&str>) -> Finding {
         Some(sim) => sim.environment(path).into_iter().next().map(|(_, value)| value),
         None => path,
     };
-    choose(candidates(path.as_ref(), cache, &DEFAULT_DIRECTORIES))
+    let by = if place.sim.is_some() { "--sim" } else { "LD_LIBRARY_PATH" };
+    choose(candidates((path.as_ref(), by), cache, &DEFAULT_DIRECTORIES))
 }
 
-fn candidates(path: Option<&OsString>, cache: Option<&str>, defaults: &[&str]) -> Vec<Candidate> {
+/// `path` is a list of directories and the reason to look there.
+fn candidates(
+    (path, by): (Option<&OsString>, &'static str),
+    cache: Option<&str>,
+    defaults: &[&str],
+) -> Vec<Candidate> {
     let by_path = path.map(|path| path.as_bytes()).unwrap_or_default();
     let by_path = by_path
         .split(|byte| *byte == b':' || *byte == b';')
         .filter(|dir| !dir.is_empty())
-        .map(|dir| (Path::new(std::ffi::OsStr::from_bytes(dir)).join(SONAME), "LD_LIBRARY_PATH"));
+        .map(|dir| (Path::new(std::ffi::OsStr::from_bytes(dir)).join(SONAME), by));
     let cached = cached(cache.unwrap_or_default(), SONAME)
         .into_iter()
         .map(|path| (path, "/etc/ld.so.cache"));
@@ -137,7 +143,7 @@ mod tests {
         let cache = format!("1 libs found\n\t{SONAME} (libc6,x86-64) => {cached}/{SONAME}\n");
         let path = OsString::from(format!("/nonexistent:{ours}"));
         let found = |path: Option<&OsString>, cache: Option<&str>| {
-            choose(candidates(path, cache, &[&default])).found
+            choose(candidates((path, "LD_LIBRARY_PATH"), cache, &[&default])).found
         };
         let said = found(Some(&path), Some(&cache));
         assert!(said.contains(&cached) && said.contains("ld.so.cache, past our own"), "{said}");
@@ -156,7 +162,7 @@ mod tests {
     fn no_driver_but_our_own_library_fails() {
         let root = tempfile::tempdir().expect("a directory");
         let ours = file(root.path(), "ours", "halfwarp_stage_one\0");
-        let finding = choose(candidates(Some(&OsString::from(&ours)), None, &[]));
+        let finding = choose(candidates((Some(&OsString::from(&ours)), "--sim"), None, &[]));
         assert_eq!(finding.outcome, Outcome::Fail);
         assert!(finding.found.contains("but our own library"), "{finding:?}");
     }
