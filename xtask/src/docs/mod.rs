@@ -7,6 +7,7 @@
 mod hooks;
 mod labels;
 mod protocol;
+mod samples;
 
 use std::fs;
 
@@ -24,6 +25,7 @@ const BLOCKS: &[Block] = &[
     ("docs/hooks.md", "nvml", hooks::nvml),
     ("docs/protocol.md", "tags", protocol::tags),
     ("docs/protocol.md", "pages", protocol::pages),
+    ("cuda-samples/include/halfwarp_cuda.h", "prototypes", samples::prototypes),
     ("docs/labels.md", "library", labels::library),
     ("docs/labels.md", "broker", labels::broker),
     ("docs/failure.md", "refusals", protocol::refusals),
