@@ -13,6 +13,9 @@ use crate::{
     tenant::{Process, ProcessGpu},
 };
 
+/// A process joins once; a second copy of the library in it, or an exec, once more.
+const JOINS_OF_A_PID: usize = 8;
+
 impl State {
     pub(crate) fn hello(
         &mut self,
@@ -78,7 +81,8 @@ impl State {
         if tenant.uid != peer.uid {
             return Err(Refusal::WrongUser);
         }
-        if self.processes.len() >= self.config.processes_max {
+        let of_this_pid = self.processes.values().filter(|p| p.peer.pid == peer.pid).count();
+        if self.processes.len() >= self.config.processes_max || of_this_pid >= JOINS_OF_A_PID {
             return Err(Refusal::Full);
         }
         Ok(tenant.id)
