@@ -492,3 +492,32 @@ fn a_process_that_joins_again_is_served_first_only_for_what_it_held() {
     node.settle();
     assert_eq!(node.client(two).word.held, 12 * GIB);
 }
+
+#[test]
+fn what_a_program_left_by_exec_is_free_also_when_its_successor_has_joined() {
+    let mut node = Node::new(vec![card(0, 16)]);
+    let tenant = node.tenant("2GiB");
+    let one = node.join(&tenant);
+    let pid = node.client(one).pid;
+    node.reserve(one, GIB);
+    node.settle();
+    node.sample(0, &[(pid, 1 << 30)], 0);
+    node.step(Event::Closed { client: one });
+    node.join_as(&tenant, pid);
+    let held = |node: &Node| node.state.tenant(tenant.id).expect("shown").gpus[0].held_bytes.0;
+    node.sample(0, &[(pid, 1 << 30)], 0);
+    assert_eq!(held(&node), 1 << 30, "it may be the same program, about to say what it holds");
+    node.sample(0, &[], 0);
+    assert_eq!(held(&node), 0);
+}
+
+#[test]
+fn one_process_can_not_take_everybody_s_place() {
+    let config = Config { processes_max: 64, ..Config::default() };
+    let mut node = Node::with(config, vec![card(0, 16)]);
+    let (greedy, other) = (node.tenant("1GiB"), node.tenant("1GiB"));
+    for client in 1000..1100 {
+        node.step(hello(client, CURRENT, greedy.token, 77, UID));
+    }
+    node.join(&other);
+}
