@@ -18,54 +18,54 @@ typedef struct CUevent_st *CUevent;
 #define CUDA_SUCCESS 0u
 #define CUDA_ERROR_OUT_OF_MEMORY 2u
 
-/* A name stands for its newest form with these parameters. */
-#define cuDeviceTotalMem cuDeviceTotalMem_v2
-#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
-#define cuMemGetInfo cuMemGetInfo_v2
-#define cuMemAlloc cuMemAlloc_v2
-#define cuMemFree cuMemFree_v2
-#define cuMemAllocHost cuMemAllocHost_v2
-#define cuMemcpyHtoD cuMemcpyHtoD_v2
-#define cuMemcpyDtoH cuMemcpyDtoH_v2
-#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
-#define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
-#define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
-#define cuStreamDestroy cuStreamDestroy_v2
-#define cuEventDestroy cuEventDestroy_v2
+/* A name stands for its form in CUDA 12.0.
+ * <!-- made by cargo xtask docs: prototypes -->
 
-CUresult cuInit(unsigned flags);
-CUresult cuGetErrorName(CUresult error, const char **name);
-CUresult cuDeviceGet(CUdevice *device, int ordinal);
-CUresult cuDeviceGetCount(int *count);
-CUresult cuDeviceGetName(char *name, int length, CUdevice device);
-CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device);
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
-CUresult cuDevicePrimaryCtxRelease(CUdevice device);
-CUresult cuCtxSetCurrent(CUcontext context);
-CUresult cuCtxSynchronize(void);
-CUresult cuModuleLoadData(CUmodule *module, const void *image);
-CUresult cuModuleUnload(CUmodule module);
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
-CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes);
-CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes);
-CUresult cuMemFree(CUdeviceptr address);
-CUresult cuMemAllocHost(void **address, size_t bytes);
-CUresult cuMemFreeHost(void *address);
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes);
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes);
-CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
-CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
-CUresult cuStreamCreate(CUstream *stream, unsigned flags);
-CUresult cuStreamSynchronize(CUstream stream);
-CUresult cuStreamDestroy(CUstream stream);
-CUresult cuEventCreate(CUevent *event, unsigned flags);
-CUresult cuEventRecord(CUevent event, CUstream stream);
-CUresult cuEventSynchronize(CUevent event);
-CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
-CUresult cuEventDestroy(CUevent event);
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z,
-                        unsigned shared_bytes, CUstream stream, void **parameters, void **extra);
+*/
+#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
+#define cuEventDestroy cuEventDestroy_v2
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemAllocHost cuMemAllocHost_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemGetInfo cuMemGetInfo_v2
+#define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
+#define cuMemcpyDtoH cuMemcpyDtoH_v2
+#define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
+#define cuMemcpyHtoD cuMemcpyHtoD_v2
+#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
+#define cuStreamDestroy cuStreamDestroy_v2
+
+CUresult cuCtxSetCurrent(CUcontext);
+CUresult cuDeviceGet(CUdevice *, int);
+CUresult cuDeviceGetName(char *, int, CUdevice);
+CUresult cuDevicePrimaryCtxRelease(CUdevice);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+CUresult cuEventCreate(CUevent *, unsigned int);
+CUresult cuEventDestroy(CUevent);
+CUresult cuEventElapsedTime(float *, CUevent, CUevent);
+CUresult cuEventRecord(CUevent, CUstream);
+CUresult cuEventSynchronize(CUevent);
+CUresult cuGetErrorName(CUresult, char const * *);
+CUresult cuInit(unsigned int);
+CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, CUstream, void * *, void * *);
+CUresult cuMemAlloc(CUdeviceptr *, size_t);
+CUresult cuMemAllocHost(void * *, size_t);
+CUresult cuMemFree(CUdeviceptr);
+CUresult cuMemFreeHost(void *);
+CUresult cuMemGetInfo(size_t *, size_t *);
+CUresult cuMemcpyDtoDAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyDtoH(void *, CUdeviceptr, size_t);
+CUresult cuMemcpyDtoHAsync(void *, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyHtoD(CUdeviceptr, void const *, size_t);
+CUresult cuMemcpyHtoDAsync(CUdeviceptr, void const *, size_t, CUstream);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, char const *);
+CUresult cuModuleLoadData(CUmodule *, void const *);
+CUresult cuModuleUnload(CUmodule);
+CUresult cuStreamCreate(CUstream *, unsigned int);
+CUresult cuStreamDestroy(CUstream);
+CUresult cuStreamSynchronize(CUstream);
+/*
+
+<!-- end --> */
 
 #endif

@@ -17,7 +17,7 @@ use halfwarp_api::{
 
 use halfwarp_label as label;
 
-use crate::{pages::Pages, process::Process, say, sys};
+use crate::{line, pages::Pages, process::Process, say, sys};
 
 /// How long `cuInit` waits for a broker.
 pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -117,7 +117,7 @@ fn greet(identity: &Identity, socket: OwnedFd, limit: Duration) -> Result<Joined
             other => return Err((Refusal::Malformed, format!("the broker sent {other:?}"))),
         }
     }
-    sys::receive_within(&socket, Duration::ZERO).map_err(no_answer)?;
+    sys::receive_within(&socket, line::LOOK).map_err(no_answer)?;
     label::join_welcomed();
     Ok(Joined { socket, pages, cards })
 }
@@ -138,19 +138,20 @@ pub(crate) fn listen(process: &'static Process) -> io::Result<()> {
     sys::spawn_without_signals("halfwarp", STACK_BYTES, move || {
         loop {
             let mut packet = [0; FRAME_BYTES];
-            match sys::receive(process.socket(), &mut packet, &mut Vec::new()) {
-                Ok(got) if got > 0 => {
+            match process.line.receive(&mut packet) {
+                Ok(0) => {}
+                Ok(got) => {
                     if let Ok(frame) = ToClient::decode(packet.get(..got).unwrap_or_default()) {
                         process.hear(frame);
                     }
                 }
-                _ => rejoin(process),
+                Err(_) => rejoin(process),
             }
         }
     })
 }
 
-/// The broker is gone: caps hold by the ledger alone until one is back.
+/// The broker is gone, or our connection to it: caps hold by the ledger alone until one is back.
 fn rejoin(process: &'static Process) {
     label::broker_lost();
     process.mail.lose_all();

@@ -3,29 +3,37 @@
 //! run, and joins afresh at its own `cuInit`. Nothing of the parent's is freed or unlocked there.
 
 use std::{
-    ptr::null_mut,
+    ptr,
     sync::{
         OnceLock,
-        atomic::{AtomicPtr, Ordering},
+        atomic::{AtomicBool, AtomicPtr, Ordering},
     },
 };
 
 use crate::{process::Process, sys};
 
-/// The page's address never changes; its content is wiped by a fork.
-struct Wiped(*const AtomicPtr<Process>);
+/// What a forked child reads as nothing.
+#[repr(C)]
+struct Page {
+    joined: AtomicPtr<Process>,
+    /// A thread is joining.
+    joining: AtomicBool,
+}
 
-// SAFETY: the page is never unmapped and its content is an atomic.
+/// The page's address never changes; its content is wiped by a fork.
+struct Wiped(*const Page);
+
+// SAFETY: the page is never unmapped and its content is atomics.
 unsafe impl Send for Wiped {}
 // SAFETY: as above.
 unsafe impl Sync for Wiped {}
 
 static PAGE: OnceLock<Option<Wiped>> = OnceLock::new();
 
-fn page() -> Option<&'static AtomicPtr<Process>> {
+fn page() -> Option<&'static Page> {
     let wiped = PAGE
         .get_or_init(|| sys::page_wiped_on_fork(4096).map(|page| Wiped(page.cast_const().cast())));
-    // SAFETY: a live page of ours, zero-filled (a null pointer) when made or wiped.
+    // SAFETY: a live page of ours, zero-filled (null and false) when made or wiped.
     wiped.as_ref().map(|w| unsafe { &*w.0 })
 }
 
@@ -39,20 +47,27 @@ pub(crate) fn prepare() -> bool {
 #[inline]
 pub(crate) fn joined() -> Option<&'static Process> {
     // PAIRS(joined): acquires what `set_joined` released.
-    let process = page()?.load(Ordering::Acquire);
+    let process = page()?.joined.load(Ordering::Acquire);
     // SAFETY: null, or a leaked `Process` that is never freed.
     unsafe { process.as_ref() }
 }
 
-/// Publishes what was learnt by joining; kept for ever. If another thread was faster, its stays.
-pub(crate) fn set_joined(process: Box<Process>) -> Option<&'static Process> {
-    let new = Box::into_raw(process);
-    // PAIRS(joined): releases the process to every thread.
-    let set = page()?.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
-    match set {
-        // SAFETY: leaked just now, never freed.
-        Ok(_) => unsafe { new.as_ref() },
-        // SAFETY: the pointer that another thread leaked in the same way.
-        Err(theirs) => unsafe { theirs.as_ref() },
+/// Whether this thread is to join: one at a time, and none once the process has joined.
+pub(crate) fn begin_join() -> bool {
+    page().is_some_and(|page| !page.joining.swap(true, Ordering::Acquire))
+}
+
+/// That thread is done, and has published what it learnt if it joined.
+pub(crate) fn end_join() {
+    if let Some(page) = page() {
+        page.joining.store(false, Ordering::Release);
+    }
+}
+
+/// Publishes what was learnt by joining; kept for ever.
+pub(crate) fn set_joined(process: &'static Process) {
+    if let Some(page) = page() {
+        // PAIRS(joined): releases the process to every thread.
+        page.joined.store(ptr::from_ref(process).cast_mut(), Ordering::Release);
     }
 }

@@ -43,6 +43,8 @@ pub(crate) enum Question {
     Ask,
     ContextMade {
         charged: u32,
+        /// Which charge it is in the books.
+        serial: u64,
     },
 }
 

@@ -72,6 +72,7 @@ unsafe extern "C" fn halfwarp_core_open(
     to: *mut FromStageTwo,
 ) -> c_int {
     let _errno = sys::Errno::keep();
+    let _whole = sys::Uncancelled::begin();
     // SAFETY: the build is the first field of every layout there has been.
     let build = unsafe { ptr::read(from.cast::<u64>()) };
     let not_ready = CUresult::SYSTEM_NOT_READY.0 as c_int;

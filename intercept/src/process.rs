@@ -12,10 +12,10 @@
 //! ```
 
 use std::{
-    os::fd::{AsRawFd, OwnedFd, RawFd},
+    os::fd::AsRawFd,
     sync::{
-        Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Condvar, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -27,8 +27,9 @@ use shim_cuda_headers::{CUdevice, CUresult, CUuuid, DriverFn};
 
 use crate::{
     attach::{self, Card, Identity, JOIN_TIMEOUT, Joined, Refused},
-    books::Books,
+    books::{Begin, Books},
     life,
+    line::Line,
     mail::{Answer, Mail, Question},
     pages::Pages,
     real::{self, call},
@@ -42,6 +43,8 @@ const FIGURES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Set when a join was refused: from then on nothing that could make a context or get memory works.
 static REFUSED: AtomicBool = AtomicBool::new(false);
+/// Joins that were refused, so that whoever waits for another thread's sees its end.
+static REFUSALS: AtomicU32 = AtomicU32::new(0);
 
 /// A tenant's card slot: below [`halfwarp_api::GPUS`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -52,32 +55,41 @@ pub(crate) struct Slot(pub(crate) u8);
 pub(crate) struct Process {
     pub(crate) identity: Identity,
     pub(crate) mail: Mail,
-    /// The same number for ever: a re-join puts the new connection in its place.
-    socket: OwnedFd,
+    /// A re-join puts the new connection in its place.
+    pub(crate) line: Line,
     /// Read for the length of one compare-and-swap; written by a re-join.
     pages: RwLock<Pages>,
     cards: Vec<Card>,
     /// By CUDA's device ordinal.
     by_ordinal: Vec<Slot>,
     books: Mutex<Books>,
+    /// Something has come of a charge for a context.
+    overhead_decided: Condvar,
 }
 
-/// Joins if the process has not: called once the driver has accepted `cuInit`.
+/// Joins if the process has not: called once the driver has accepted `cuInit`. Of threads that come
+/// together one joins and the others wait for what comes of it.
 pub(crate) fn join_now(identity: &Identity) -> Result<(), CUresult> {
-    if life::joined().is_some() {
-        return Ok(());
-    }
-    match try_join(identity) {
-        Ok(()) => {
-            REFUSED.store(false, Ordering::Relaxed);
-            Ok(())
+    let _whole = sys::Uncancelled::begin();
+    let until = Instant::now() + 2 * JOIN_TIMEOUT;
+    let refusals = REFUSALS.load(Ordering::Acquire);
+    while life::joined().is_none() {
+        if REFUSALS.load(Ordering::Acquire) != refusals || Instant::now() > until {
+            return Err(CUresult::SYSTEM_NOT_READY);
         }
-        Err((why, detail)) => {
-            REFUSED.store(true, Ordering::Relaxed);
-            say::refused(why, &detail);
-            Err(CUresult::SYSTEM_NOT_READY)
+        if life::begin_join() {
+            let joined = if life::joined().is_some() { Ok(()) } else { try_join(identity) };
+            REFUSED.store(joined.is_err(), Ordering::Relaxed);
+            REFUSALS.fetch_add(joined.is_err().into(), Ordering::Release);
+            life::end_join();
+            return joined.map_err(|(why, detail)| {
+                say::refused(why, &detail);
+                CUresult::SYSTEM_NOT_READY
+            });
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
+    Ok(())
 }
 
 /// What a hook answers in a process that has not joined: an error once a join was refused, else
@@ -89,25 +101,26 @@ pub(crate) fn refusal() -> Option<CUresult> {
 fn try_join(identity: &Identity) -> Result<(), Refused> {
     let Joined { socket, pages, cards } = attach::join(identity, JOIN_TIMEOUT)?;
     let by_ordinal = visible_cards(&cards)?;
+    let line = Line::new(socket).map_err(|e| (Refusal::NoBroker, e.to_string()))?;
     let process = Box::new(Process {
         identity: identity.clone(),
         mail: Mail::default(),
-        socket,
+        line,
         pages: RwLock::new(pages),
         cards,
         by_ordinal,
         books: Mutex::new(Books::default()),
+        overhead_decided: Condvar::new(),
     });
-    let ours: *const Process = &raw const *process;
-    let no_thread = |e: std::io::Error| (Refusal::NoBroker, format!("no thread: {e}"));
-    match life::set_joined(process) {
-        Some(joined) if std::ptr::eq(joined, ours) => {
-            label::join_published();
-            attach::listen(joined).map_err(no_thread)
-        }
-        Some(_) => Ok(()),
-        None => Err((Refusal::NoBroker, "no page that a fork wipes".to_owned())),
+    // Kept for ever: our thread and all others refer to it.
+    let process: &'static Process = Box::leak(process);
+    if let Err(error) = attach::listen(process) {
+        process.line.close();
+        return Err((Refusal::NoBroker, format!("no thread: {error}")));
     }
+    life::set_joined(process);
+    label::join_published();
+    Ok(())
 }
 
 /// The slot of every device that this process sees; one without a slot refuses the process.
@@ -138,10 +151,6 @@ fn visible_cards(cards: &[Card]) -> Result<Vec<Slot>, Refused> {
 }
 
 impl Process {
-    pub(crate) fn socket(&self) -> RawFd {
-        self.socket.as_raw_fd()
-    }
-
     /// The books, locked. Never held across a call of the driver or a question to the broker.
     pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
@@ -193,6 +202,7 @@ impl Process {
     #[cold]
     #[inline(never)]
     fn grow_slow(&self, slot: Slot, units: u32) -> Result<(), CUresult> {
+        let _whole = sys::Uncancelled::begin();
         let until = Instant::now() + GROW_TIMEOUT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -223,8 +233,9 @@ impl Process {
         limit: Duration,
         frame: impl FnOnce(u32) -> ToBroker,
     ) -> Option<Answer> {
+        let _whole = sys::Uncancelled::begin();
         let seq = self.mail.announce(question);
-        if sys::send(self.socket(), &frame(seq).encode()).is_err() {
+        if self.line.send(&frame(seq).encode()).is_err() {
             // Our thread is re-joining, or about to.
             self.mail.deliver(seq, |_| Answer::Lost);
         }
@@ -244,21 +255,63 @@ impl Process {
         (self.limit_units(slot), own.unwrap_or_default().held)
     }
 
-    /// Reports the first context on a card and learns what it really costs.
-    pub(crate) fn settle_context(&self, slot: Slot, charged: u32) -> u32 {
-        let question = Question::ContextMade { charged };
-        let answer = self.ask(question, FIGURES_TIMEOUT, |seq| ToBroker::ContextMade {
+    /// Charges what contexts cost on a card if this process has paid for none there yet. The number
+    /// of the charge, if it was made now. Of threads that come together one asks and the others
+    /// wait for what comes of it: none has a context that was not paid for.
+    pub(crate) fn charge_overhead(&self, slot: Slot, makes: bool) -> Result<Option<u64>, CUresult> {
+        let units = self.context_units(slot);
+        let until = Instant::now() + 2 * GROW_TIMEOUT;
+        let mut books = self.books();
+        let serial = loop {
+            match books.begin_overhead(slot, units, makes) {
+                Begin::Charge(serial) => break serial,
+                Begin::Paid => return Ok(None),
+                Begin::Wait => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(CUresult::OUT_OF_MEMORY);
+                    }
+                    let waited = self.overhead_decided.wait_timeout(books, left);
+                    books = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        };
+        drop(books);
+        let charged = self.charge(slot, units);
+        self.books().overhead_charged(slot, charged.is_ok());
+        self.overhead_decided.notify_all();
+        charged.map(|()| Some(serial))
+    }
+
+    /// Reports the first context on a card; its charge becomes what it really costs.
+    pub(crate) fn settle_context(&self, slot: Slot, serial: u64) {
+        let charged = self.context_units(slot);
+        let question = Question::ContextMade { charged, serial };
+        // Without an answer in time the charge stays.
+        let _ = self.ask(question, FIGURES_TIMEOUT, |seq| ToBroker::ContextMade {
             seq,
             gpu: slot.0,
             charged,
         });
-        if let Some(Answer::Overhead(units)) = answer { units } else { charged }
+    }
+
+    /// The broker measured a context: word and books change together, so that whoever ends it gives
+    /// back what it was charged. If it has ended already, only what the broker added is left.
+    fn correct_overhead(&self, slot: Slot, serial: u64, charged: u32, units: u32) {
+        let mut books = self.books();
+        if books.overhead_is(slot, serial, units) {
+            self.with_word(slot, |word| ledger::correct(word, charged, units));
+        } else {
+            self.with_word(slot, |word| ledger::admit(word, units.saturating_sub(charged), 0));
+        }
     }
 
     /// Tells the broker something that needs no answer.
     pub(crate) fn note(&self, kind: NoteKind, slot: Slot, a: u64, b: u64) {
-        // A note that can't be sent is lost: it is news, not accounting.
-        let _ = sys::send(self.socket(), &ToBroker::Note { kind, gpu: slot.0, a, b }.encode());
+        let _whole = sys::Uncancelled::begin();
+        // A note that can't be sent at once is lost: it is news, not accounting, and a broker that
+        // does not read must not hold the program up.
+        let _ = self.line.send_now(&ToBroker::Note { kind, gpu: slot.0, a, b }.encode());
     }
 
     /// Our thread received a frame.
@@ -272,15 +325,15 @@ impl Process {
                 let units = self.with_word(Slot(gpu), ledger::give_back).unwrap_or(0);
                 label::recall_given();
                 // If it can't be sent the broker is gone, and with it what it was asked for.
-                let _ = sys::send(self.socket(), &ToBroker::Return { seq, gpu, units }.encode());
+                let _ = self.line.send(&ToBroker::Return { seq, gpu, units }.encode());
                 label::recall_returned();
             }
             ToClient::Figures { seq, limit, held, .. } => {
                 self.mail.deliver(seq, |_| Answer::Figures { limit, held });
             }
             ToClient::Overhead { seq, gpu, units } => self.mail.deliver(seq, |asked| {
-                if let Some(Question::ContextMade { charged }) = asked {
-                    self.with_word(Slot(gpu), |word| ledger::correct(word, charged, units));
+                if let Some(Question::ContextMade { charged, serial }) = asked {
+                    self.correct_overhead(Slot(gpu), serial, charged, units);
                 }
                 Answer::Overhead(units)
             }),
@@ -330,7 +383,8 @@ impl Process {
             // If this one is gone too, the next re-join counts again.
             let _ = sys::send(joined.socket.as_raw_fd(), &grow.encode());
         }
-        sys::replace(&self.socket, joined.socket);
+        // If it has been closed under us already, our thread finds that and joins once more.
+        let _ = self.line.replace(joined.socket);
         label::rejoin_counted();
     }
 }

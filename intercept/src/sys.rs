@@ -35,6 +35,32 @@ impl Drop for Errno {
     }
 }
 
+/// Puts off the cancelling of this thread while it lives: our calls sleep where the driver's need
+/// not, and a thread that was unwound there would take the program with it.
+#[derive(Debug)]
+pub(crate) struct Uncancelled(c_int);
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+impl Uncancelled {
+    pub(crate) fn begin() -> Self {
+        const DISABLE: c_int = 1;
+        let mut before = 0;
+        // SAFETY: a writable number.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        // SAFETY: the state read before; a null output is allowed.
+        unsafe { pthread_setcancelstate(self.0, null_mut()) };
+    }
+}
+
 /// A variable of the environment, copied. Read once, before threads of ours exist.
 pub(crate) fn variable(name: &CStr) -> Option<Vec<u8>> {
     // SAFETY: a NUL-terminated name; the text is copied before anything else runs on this thread.
@@ -158,10 +184,18 @@ fn set_timeout(socket: &OwnedFd, option: c_int, limit: Duration) -> io::Result<(
 
 /// Sends one packet; a closed peer is an error, never a signal.
 pub(crate) fn send(socket: RawFd, packet: &[u8]) -> io::Result<()> {
+    send_with(socket, packet, libc::MSG_NOSIGNAL)
+}
+
+/// Sends one packet if there is room for it now.
+pub(crate) fn send_now(socket: RawFd, packet: &[u8]) -> io::Result<()> {
+    send_with(socket, packet, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+}
+
+fn send_with(socket: RawFd, packet: &[u8], flags: c_int) -> io::Result<()> {
     loop {
         // SAFETY: readable for its length.
-        let sent =
-            unsafe { libc::send(socket, packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL) };
+        let sent = unsafe { libc::send(socket, packet.as_ptr().cast(), packet.len(), flags) };
         match usize::try_from(sent) {
             Ok(n) if n == packet.len() => return Ok(()),
             Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
@@ -276,9 +310,17 @@ pub(crate) fn loaded_objects() -> Vec<Vec<u8>> {
     list
 }
 
-/// Puts `new` in the place of `old`, under the same number, in one step.
-pub(crate) fn replace(old: &OwnedFd, new: OwnedFd) {
-    // SAFETY: two descriptors we own; `new` is closed when it goes out of scope.
-    unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) };
-    drop(new);
+/// The inode of the socket behind a descriptor, if a socket is what is there.
+pub(crate) fn socket_inode(descriptor: RawFd) -> Option<u64> {
+    // SAFETY: all-zero is a valid stat buffer.
+    let mut stat: libc::stat = unsafe { mem::zeroed() };
+    // SAFETY: any number may be asked about; the buffer is of the right type.
+    let done = unsafe { libc::fstat(descriptor, &raw mut stat) };
+    (done == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(stat.st_ino)
+}
+
+/// Closes a descriptor that was found to be ours.
+pub(crate) fn close(descriptor: RawFd) {
+    // SAFETY: no pointer is passed; nothing else of ours refers to it.
+    unsafe { libc::close(descriptor) };
 }

@@ -1,9 +1,10 @@
 //! Many processes of one tenant race for its last bytes: exactly as many blocks as fit are granted,
-//! and when the processes are killed nothing of theirs stays.
+//! and when the processes are killed nothing of theirs stays. Beside them a neighbour's figures do not
+//! move and another's results stay right.
 
 use std::time::Duration;
 
-use halfwarp_tests::{GIB, MIB, Machine, guest, until};
+use halfwarp_tests::{GIB, MIB, Machine, artefact, guest, until};
 
 const WORKERS: u64 = 32;
 /// Blocks of 2 MiB that are left: fewer than workers, so that most rounds end in a crowd.
@@ -25,6 +26,14 @@ fn rounds() -> u64 {
 fn mem_13_as_many_as_fit_are_granted_and_never_one_more() {
     let machine = Machine::with_profile("h200");
     let rounds = rounds();
+    let neighbour = ["--memory", "4GiB", "--name", "neighbour"];
+    let hold = [guest("hold").into_os_string(), "1024".into()];
+    let mut neighbour = machine.tenant(&neighbour).program(hold).start();
+    let figures = neighbour.line("HELD ", START_DEADLINE).replace("HELD", "AFTER");
+    let adder = ["--memory", "4GiB", "--name", "adder"];
+    let adds = [artefact("samples/vectorAdd").into_os_string(), "--seconds".into(), "2".into()];
+    let adder = machine.tenant(&adder).program(adds).start();
+
     let arguments = [WORKERS.to_string(), rounds.to_string(), ROOM.to_string()];
     let tenancy = machine
         .tenant(&["--memory", "48GiB", "--name", "racers"])
@@ -52,4 +61,10 @@ fn mem_13_as_many_as_fit_are_granted_and_never_one_more() {
     racers.say("end");
     let ended = racers.end(START_DEADLINE);
     assert!(ended.status.success(), "{}", ended.all());
+
+    let added = adder.end(START_DEADLINE);
+    assert!(added.status.success() && added.stdout.contains("PASSED"), "{}", added.all());
+    neighbour.say("look");
+    assert_eq!(neighbour.line("AFTER ", START_DEADLINE), figures, "the neighbour's figures moved");
+    assert!(neighbour.end(START_DEADLINE).status.success());
 }

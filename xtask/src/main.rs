@@ -2,6 +2,7 @@
 //!
 //! Nothing here is shipped; the library, the broker and the command line never depend on it.
 
+mod advisories;
 mod artefacts;
 mod bench;
 mod command;

@@ -13,6 +13,9 @@ use crate::{
     tenant::{Process, ProcessGpu},
 };
 
+/// A process joins once; a second copy of the library in it, or an exec, once more.
+const JOINS_OF_A_PID: usize = 8;
+
 impl State {
     pub(crate) fn hello(
         &mut self,
@@ -33,7 +36,7 @@ impl State {
                 return;
             }
         };
-        let carried = self.take_over(id, peer.pid, actions);
+        let (carried, closed_at) = self.take_over(id, peer.pid, actions);
         let Some(tenant) = self.tenants.get_mut(&id) else { return };
         let returning = tenant.absent.contains(&peer.pid);
         let fresh = ProcessGpu { returning, ..ProcessGpu::default() };
@@ -55,7 +58,7 @@ impl State {
             peer,
             joined_at_s: at_s,
             connected: true,
-            closed_at: None,
+            closed_at,
             gpus,
             notes: 0,
             notes_since: 0,
@@ -78,7 +81,8 @@ impl State {
         if tenant.uid != peer.uid {
             return Err(Refusal::WrongUser);
         }
-        if self.processes.len() >= self.config.processes_max {
+        let of_this_pid = self.processes.values().filter(|p| p.peer.pid == peer.pid).count();
+        if self.processes.len() >= self.config.processes_max || of_this_pid >= JOINS_OF_A_PID {
             return Err(Refusal::Full);
         }
         Ok(tenant.id)
@@ -86,19 +90,25 @@ impl State {
 
     /// A process whose connection broke joins again: its former record goes, what was promised to
     /// it stays promised until its first grow says what it still holds.
-    fn take_over(&mut self, tenant: u64, pid: u32, actions: &mut Vec<Action>) -> Vec<u32> {
+    /// When its connection broke is remembered too: it may be another program by now.
+    fn take_over(
+        &mut self,
+        tenant: u64,
+        pid: u32,
+        actions: &mut Vec<Action>,
+    ) -> (Vec<u32>, Option<Nanos>) {
         let former = self
             .processes
             .iter()
             .find(|(_, p)| p.tenant == tenant && p.peer.pid == pid && !p.connected);
-        let Some(former) = former.map(|(client, _)| *client) else { return Vec::new() };
-        let Some(process) = self.processes.remove(&former) else { return Vec::new() };
+        let Some(former) = former.map(|(client, _)| *client) else { return Default::default() };
+        let Some(process) = self.processes.remove(&former) else { return Default::default() };
         if let Some(tenant) = self.tenants.get_mut(&tenant) {
             tenant.processes.remove(&former);
         }
         actions.push(Action::Forget { client: former });
         let promised = |gpu: &ProcessGpu| u32::try_from(gpu.promised_units()).unwrap_or(u32::MAX);
-        process.gpus.iter().map(promised).collect()
+        (process.gpus.iter().map(promised).collect(), process.closed_at)
     }
 
     /// The connection's end. The process may live on with its memory, and may join again.

@@ -61,22 +61,25 @@ impl State {
         // What it asks for first after coming back is what it holds: nobody may be served before.
         let carried = u64::from(std::mem::take(&mut own.carried_units));
         gpu.allowed_units -= carried;
-        if carried > 0 || std::mem::take(&mut own.returning) {
+        if carried > 0 || own.returning {
+            // After a restart nothing but its own word says what it holds.
+            let covered_units = if carried > 0 { carried } else { wanted_units.into() };
             own.returning = false;
             gpu.queue.push_front(pending);
             tenant.absent.remove(&pid);
             let uuid = gpu.uuid;
-            self.serve_slot(now, id, at.slot, true, actions);
+            self.serve_slot(now, id, at.slot, Some(covered_units), actions);
             self.serve(now, uuid, actions);
         } else {
             gpu.queue.push_back(pending);
-            self.serve_slot(now, id, at.slot, false, actions);
+            self.serve_slot(now, id, at.slot, None, actions);
         }
     }
 
     pub(crate) fn room(&self, tenant: &Tenant, slot: usize) -> Room {
         let gpu = &tenant.gpus[slot];
-        let limit_units = u64::from(gpu.limit_units).saturating_sub(gpu.allowed_units);
+        let taken_units = gpu.allowed_units + self.absent_units(tenant, gpu.uuid);
+        let limit_units = u64::from(gpu.limit_units).saturating_sub(taken_units);
         let own = u64::from(gpu.request_units).saturating_sub(gpu.allowed_units);
         Room { limit_units, card_units: own + self.spare_units(gpu.uuid) }
     }
@@ -111,33 +114,33 @@ impl State {
     /// Room may have come free on a card: looks at everybody who waits for it.
     pub(crate) fn serve(&mut self, now: Nanos, card: Uuid, actions: &mut Vec<Action>) {
         for (tenant, slot) in self.slots_on(card) {
-            self.serve_slot(now, tenant, slot, false, actions);
+            self.serve_slot(now, tenant, slot, None, actions);
         }
     }
 
     /// Answers a tenant's grows on a card from the oldest on, until one has to wait.
-    /// `home` says that the oldest is from a process that has come back with what it holds: the
+    /// `home` says that the oldest is from a process that has come back, and how much it holds: the
     /// card has room for that, whatever the last sample says.
     fn serve_slot(
         &mut self,
         now: Nanos,
         id: u64,
         slot: u8,
-        mut home: bool,
+        mut home: Option<u64>,
         actions: &mut Vec<Action>,
     ) {
         let at = usize::from(slot);
         while let Some(tenant) = self.tenants.get(&id) {
             let Some(head) = tenant.gpus.get(at).and_then(|gpu| gpu.queue.front()) else { return };
-            if !home && !tenant.absent.is_empty() && self.home_until.is_some() {
+            if home.is_none() && !tenant.absent.is_empty() && self.home_until.is_some() {
                 return;
             }
             let mut room = self.room(tenant, at);
             let wanted = u64::from(head.wanted_units);
-            if std::mem::take(&mut home) {
+            if let Some(covered_units) = home.take() {
                 // Exactly what is held, no slack.
                 room.limit_units = room.limit_units.min(wanted);
-                room.card_units = wanted;
+                room.card_units = room.card_units.max(covered_units);
             }
             if wanted <= room.units() {
                 self.grant(id, slot, room, actions);

@@ -44,7 +44,7 @@ pub const SETTLING_SAMPLE_NS: Nanos = 100_000_000;
 pub const SETTLE_NS: Nanos = 1_000_000_000;
 /// A private broker goes this long after its last tenant, and waits longer for its first.
 pub const LINGER_NS: Nanos = 5_000_000_000;
-pub const FIRST_TENANT_NS: Nanos = 30_000_000_000;
+pub const FIRST_TENANT_NS: Nanos = 10_000_000_000;
 /// How long a restarted broker keeps a tenant's room for processes that have yet to come back.
 pub const RETURN_HOME_NS: Nanos = 2_000_000_000;
 

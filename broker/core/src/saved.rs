@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use halfwarp_api::wire::Token;
+use halfwarp_api::{UNIT_BYTES, wire::Token};
 use halfwarp_rest::Mode;
 
 use crate::{
@@ -128,6 +128,36 @@ impl State {
         self.tenants.insert(kept.id, tenant);
         self.note_tenants(now);
         true
+    }
+
+    /// What the card shows in the hands of a tenant's processes that have yet to come back.
+    pub(crate) fn absent_units(&self, tenant: &Tenant, card: Uuid) -> u64 {
+        let shown = |pid: &u32| self.shown_bytes(card, *pid).flatten();
+        tenant.absent.iter().filter_map(shown).map(|bytes| bytes.div_ceil(UNIT_BYTES)).sum()
+    }
+
+    /// Whether, and with how much, the last look at a card showed a process.
+    fn shown_bytes(&self, card: Uuid, pid: u32) -> Option<Option<u64>> {
+        let sample = self.cards.get(&card)?.sample.as_ref()?;
+        sample.processes.as_ref()?.get(&pid).copied()
+    }
+
+    /// Room is kept no longer, but a process that has not come back and is still on a card (stopped,
+    /// say) keeps counting with what it has there, until it comes or the card shows it no more.
+    pub(crate) fn forget_absent(&mut self) {
+        let mut gone = Vec::new();
+        for tenant in self.tenants.values() {
+            let on_a_card =
+                |pid| tenant.gpus.iter().any(|gpu| self.shown_bytes(gpu.uuid, pid).is_some());
+            gone.extend(
+                tenant.absent.iter().filter(|pid| !on_a_card(**pid)).map(|p| (tenant.id, *p)),
+            );
+        }
+        for (id, pid) in gone {
+            if let Some(tenant) = self.tenants.get_mut(&id) {
+                tenant.absent.remove(&pid);
+            }
+        }
     }
 
     /// Pids of a tenant's processes, those that have yet to come back among them.

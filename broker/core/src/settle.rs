@@ -55,6 +55,10 @@ impl State {
         }
         self.contexts_sampled(&sample, actions);
         self.free_detached(&sample);
+        if self.home_until.is_none() && self.tenants.values().any(|t| !t.absent.is_empty()) {
+            self.forget_absent();
+            self.end_what_is_done(now, actions);
+        }
         for uuid in sample.cards.keys() {
             self.serve(now, *uuid, actions);
         }
@@ -73,17 +77,19 @@ impl State {
         promised
     }
 
-    /// A process without a connection that the card does not show either has left its memory, by
-    /// exec for example: what was promised to it goes back.
+    /// A process whose connection broke and that the card does not show either has left its memory, by
+    /// exec for example: what was promised to it then goes back, also if it has joined again since.
     fn free_detached(&mut self, sample: &Sample) {
-        for process in self.processes.values_mut().filter(|p| !p.connected) {
+        for process in self.processes.values_mut().filter(|p| p.closed_at.is_some()) {
             let Some(tenant) = self.tenants.get_mut(&process.tenant) else { continue };
             for (gpu, own) in tenant.gpus.iter_mut().zip(&mut process.gpus) {
                 let seen = sample.cards.get(&gpu.uuid).and_then(|c| c.processes.as_ref());
                 let closed = process.closed_at.is_some_and(|at| sample.asked_at > at);
                 if closed && seen.is_some_and(|list| !list.contains_key(&process.peer.pid)) {
-                    gpu.allowed_units -= own.promised_units();
-                    (own.allowed_units, own.carried_units) = (0, 0);
+                    gpu.allowed_units -= u64::from(std::mem::take(&mut own.carried_units));
+                    if !process.connected {
+                        gpu.allowed_units -= u64::from(std::mem::take(&mut own.allowed_units));
+                    }
                 }
             }
         }

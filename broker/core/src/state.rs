@@ -209,9 +209,7 @@ impl State {
     fn run_timers(&mut self, now: Nanos, actions: &mut Vec<Action>) {
         if self.home_until.is_some_and(|until| now >= until) {
             self.home_until = None;
-            for tenant in self.tenants.values_mut() {
-                tenant.absent.clear();
-            }
+            self.forget_absent();
             self.serve_everywhere(now, actions);
             self.end_what_is_done(now, actions);
         }

@@ -75,7 +75,7 @@ pub(crate) struct Process {
     pub(crate) joined_at_s: u64,
     /// Whether its connection stands; a process may outlive it.
     pub(crate) connected: bool,
-    /// When the connection ended.
+    /// When its connection, or the one before that, ended.
     pub(crate) closed_at: Option<Nanos>,
     /// By slot.
     pub(crate) gpus: Vec<ProcessGpu>,

@@ -431,3 +431,93 @@ fn a_restored_tenant_that_nothing_keeps_goes_and_a_private_broker_with_it() {
     node.wait(LINGER_NS);
     assert!(node.stopped);
 }
+
+#[test]
+fn a_process_that_is_late_after_a_restart_still_counts_with_what_the_card_shows() {
+    let mut before = Node::new(vec![card(0, 16)]);
+    let tenant = before.tenant("2GiB");
+    let old = before.join(&tenant);
+    let pid = before.client(old).pid;
+    let mut node = Node::new(vec![card(0, 16)]);
+    node.state.restore(0, before.state.saved());
+    node.sample(0, &[(pid, 1 << 30)], 0);
+    node.wait(2_000 * MS);
+    let new = node.join_as(&tenant, 5000);
+    node.reserve(new, GIB + MIB);
+    node.settle();
+    node.wait(100 * MS);
+    node.settle();
+    assert_eq!(node.client(new).denials, 1, "with the late one's it would be above the limit");
+    node.reserve(new, GIB);
+    node.settle();
+    assert_eq!(node.client(new).word.held, GIB);
+    let back = node.join_as(&tenant, pid);
+    node.reserve(back, GIB);
+    node.settle();
+    assert_eq!(node.client(back).word.held, GIB, "what it holds is its own");
+}
+
+#[test]
+fn a_late_process_that_has_ended_counts_no_more() {
+    let mut before = Node::new(vec![card(0, 16)]);
+    let tenant = before.tenant("2GiB");
+    let old = before.join(&tenant);
+    let pid = before.client(old).pid;
+    let mut node = Node::new(vec![card(0, 16)]);
+    node.state.restore(0, before.state.saved());
+    node.sample(0, &[(pid, 1 << 30)], 0);
+    node.wait(2_000 * MS);
+    node.sample(0, &[], 0);
+    let new = node.join_as(&tenant, 5000);
+    node.reserve(new, 2 * GIB);
+    node.settle();
+    assert_eq!(node.client(new).word.held, 2 * GIB);
+}
+
+#[test]
+fn a_process_that_joins_again_is_served_first_only_for_what_it_held() {
+    let mut node = Node::new(vec![card(0, 16)]);
+    let (greedy, other) = (node.tenant("0B..16GiB"), node.tenant("12GiB"));
+    let one = node.join(&greedy);
+    let pid = node.client(one).pid;
+    node.reserve(one, MIB);
+    node.settle();
+    node.step(Event::Closed { client: one });
+    let again = node.join_as(&greedy, pid);
+    node.reserve(again, 8 * GIB);
+    node.settle();
+    assert_eq!(node.client(again).denials, 1, "twelve of sixteen are promised to the other");
+    let two = node.join(&other);
+    node.reserve(two, 12 * GIB);
+    node.settle();
+    assert_eq!(node.client(two).word.held, 12 * GIB);
+}
+
+#[test]
+fn what_a_program_left_by_exec_is_free_also_when_its_successor_has_joined() {
+    let mut node = Node::new(vec![card(0, 16)]);
+    let tenant = node.tenant("2GiB");
+    let one = node.join(&tenant);
+    let pid = node.client(one).pid;
+    node.reserve(one, GIB);
+    node.settle();
+    node.sample(0, &[(pid, 1 << 30)], 0);
+    node.step(Event::Closed { client: one });
+    node.join_as(&tenant, pid);
+    let held = |node: &Node| node.state.tenant(tenant.id).expect("shown").gpus[0].held_bytes.0;
+    node.sample(0, &[(pid, 1 << 30)], 0);
+    assert_eq!(held(&node), 1 << 30, "it may be the same program, about to say what it holds");
+    node.sample(0, &[], 0);
+    assert_eq!(held(&node), 0);
+}
+
+#[test]
+fn one_process_can_not_take_everybody_s_place() {
+    let config = Config { processes_max: 64, ..Config::default() };
+    let mut node = Node::with(config, vec![card(0, 16)]);
+    let (greedy, other) = (node.tenant("1GiB"), node.tenant("1GiB"));
+    for client in 1000..1100 {
+        node.step(hello(client, CURRENT, greedy.token, 77, UID));
+    }
+    node.join(&other);
+}

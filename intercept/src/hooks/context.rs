@@ -8,9 +8,12 @@ use shim_cuda_headers::{
     CUcontext, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUresult, DriverFn,
 };
 
-use super::{joined, linear::refuse};
+use super::{
+    joined,
+    linear::{is_allocated, refuse},
+};
 use crate::{
-    books::Freed,
+    books::{Freed, Mark},
     process::{Process, Slot},
     real::call,
     sys::Errno,
@@ -23,30 +26,16 @@ pub(super) fn release_all(process: &Process, freed: impl IntoIterator<Item = Fre
     }
 }
 
-/// Charges a card's context overhead if this process has none there yet. Whether it was charged now.
-fn charge_overhead(process: &Process, slot: Slot) -> Result<bool, CUresult> {
-    let estimate = process.context_units(slot);
-    if !process.books().first_context(slot, estimate) {
-        return Ok(false);
-    }
-    if let Err(code) = process.charge(slot, estimate) {
-        process.books().no_overhead(slot);
-        return Err(code);
-    }
-    Ok(true)
-}
-
 /// Sets a fresh charge to what the context really costs.
-fn settle(process: &Process, slot: Slot) {
-    let measured = process.settle_context(slot, process.context_units(slot));
-    process.books().overhead_is(slot, measured);
+fn settle(process: &Process, slot: Slot, serial: u64) {
+    process.settle_context(slot, serial);
     label::context_settled();
 }
 
 /// A context on this card was met that no call of ours has made: charge what it costs.
 pub(super) fn seen(process: &Process, slot: Slot) -> Result<(), CUresult> {
-    if charge_overhead(process, slot)? {
-        settle(process, slot);
+    if let Some(serial) = process.charge_overhead(slot, false)? {
+        settle(process, slot, serial);
     }
     Ok(())
 }
@@ -61,7 +50,7 @@ fn make(
     create: impl FnOnce() -> CUresult,
 ) -> CUresult {
     let Some(slot) = process.slot_of(device).filter(|_| !out.is_null()) else { return create() };
-    let Ok(charged) = charge_overhead(process, slot) else {
+    let Ok(charged) = process.charge_overhead(slot, true) else {
         let units = process.context_units(slot);
         return refuse(process, function, slot, halfwarp_api::bytes(units));
     };
@@ -69,17 +58,16 @@ fn make(
     let code = create();
     label::driver_made_context();
     if !code.is_ok() {
-        if charged {
-            let freed = process.books().no_overhead(slot);
-            release_all(process, freed);
-        }
+        let freed = process.books().end_overhead(slot);
+        release_all(process, freed);
         return code;
     }
     // SAFETY: the driver succeeded, so it has written the context.
     let context = unsafe { out.read() };
-    process.books().enter_context(context, slot, primary.then_some(device));
-    if charged {
-        settle(process, slot);
+    let freed = process.books().enter_context(context, slot, primary.then_some(device));
+    release_all(process, freed);
+    if let Some(serial) = charged {
+        settle(process, slot, serial);
     }
     code
 }
@@ -120,16 +108,33 @@ creates! {
     cuCtxCreate_v4(params: *mut CUctxCreateParams);
 }
 
+/// Enters the end of what was in a context before `mark`; of what was entered since, the driver says
+/// whether it is still there.
+fn end(process: &Process, context: CUcontext, mark: Mark) {
+    let (freed, unsure) = process.books().end_context(context, mark);
+    release_all(process, freed);
+    for (place, entry) in unsure {
+        if !is_allocated(place) {
+            let freed = process.books().forget(place, entry);
+            release_all(process, freed);
+        }
+    }
+}
+
 /// The forms of `cuCtxDestroy`.
 macro_rules! destroys {
     ($($symbol:ident)*) => {$(
         pub(crate) unsafe extern "C" fn $symbol(context: CUcontext) -> CUresult {
             // SAFETY: the argument is the caller's, passed on unchanged.
-            let code = unsafe { call::$symbol(context) };
-            let process = joined!(code);
+            let destroy = || unsafe { call::$symbol(context) };
+            let process = joined!(destroy());
             let _errno = Errno::keep();
+            let mark = process.books().mark();
+            let code = destroy();
             if code.is_ok() {
-                let freed = process.books().leave_context(context, true);
+                end(process, context, mark);
+                // If the handle stands for a later one already, that has taken its place.
+                let freed = process.books().leave_context(context, mark).ok().flatten();
                 release_all(process, freed);
             }
             code
@@ -139,24 +144,57 @@ macro_rules! destroys {
 
 destroys! { cuCtxDestroy cuCtxDestroy_v2 }
 
+/// Whether a device's primary context exists. A driver that can't say has none that comes back.
+fn is_active(device: CUdevice) -> bool {
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: two writable numbers.
+    let code = unsafe { call::cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut active) };
+    code.is_ok() && active != 0
+}
+
+/// A primary context was given up or reset by a call that began after `mark`. The driver says
+/// whether it is gone: one that others have retained is not, or is there anew.
+fn primary_ended(process: &Process, device: CUdevice, was_reset: Option<Mark>) {
+    /// Another thread may retain it each time.
+    const LOOKS: usize = 16;
+    let Some(context) = process.books().primary_of(device) else { return };
+    if let Some(mark) = was_reset {
+        end(process, context, mark);
+    }
+    for _ in 0..LOOKS {
+        let mark = process.books().mark();
+        if is_active(device) {
+            return;
+        }
+        end(process, context, mark);
+        if let Ok(freed) = process.books().leave_context(context, mark) {
+            return release_all(process, freed);
+        }
+    }
+}
+
 /// The forms of releasing a primary context once, and of resetting it.
 macro_rules! primary_ends {
-    ($($symbol:ident $all:literal;)*) => {$(
+    ($($symbol:ident $resets:literal;)*) => {$(
         pub(crate) unsafe extern "C" fn $symbol(device: CUdevice) -> CUresult {
             // SAFETY: the argument is the caller's, passed on unchanged.
-            let code = unsafe { call::$symbol(device) };
-            let process = joined!(code);
+            let give_up = || unsafe { call::$symbol(device) };
+            let process = joined!(give_up());
             let _errno = Errno::keep();
-            if code.is_ok() {
-                let mut books = process.books();
-                let context = books.primary_of(device);
-                let freed = context.map(|c| books.leave_context(c, $all)).unwrap_or_default();
-                drop(books);
-                release_all(process, freed);
+            let mark = process.books().mark();
+            let code = give_up();
+            if code.is_ok() && ($resets || last_release(process, device)) {
+                primary_ended(process, device, $resets.then_some(mark));
             }
             code
         }
     )*};
+}
+
+/// Counts a release of a primary context; whether it was the last.
+fn last_release(process: &Process, device: CUdevice) -> bool {
+    let mut books = process.books();
+    books.primary_of(device).is_some_and(|context| books.release_context(context))
 }
 
 primary_ends! {

@@ -16,11 +16,13 @@ use std::ffi::c_uint;
 
 use halfwarp_api::{UNIT_BYTES, units, wire::NoteKind};
 use halfwarp_label as label;
-use shim_cuda_headers::{CUdeviceptr, CUdeviceptr_v1, CUmemoryPool, CUresult, CUstream, DriverFn};
+use shim_cuda_headers::{
+    CUdeviceptr, CUdeviceptr_v1, CUmemoryPool, CUpointer_attribute, CUresult, CUstream, DriverFn,
+};
 
 use super::{context, current, joined};
 use crate::{
-    books::{Allocation, Place},
+    books::{Allocation, Mark, Place},
     process::Process,
     real::call,
     sys::Errno,
@@ -61,16 +63,45 @@ pub(super) fn allocate(
         return refuse(process, function, slot, bytes);
     }
     label::charge_done();
+    let before = process.books().now();
     let (code, place) = make();
     label::driver_allocated();
     if code.is_ok() {
         let context = (ends == Ends::WithContext).then_some(current);
-        process.books().enter(place, Allocation { slot, units, context });
+        enter(process, place, Allocation { slot, units, context }, before);
         label::allocation_entered();
     } else {
         process.release(slot, units);
     }
     code
+}
+
+/// Enters what the driver allocated, unless its context has ended since `before` and took it along.
+fn enter(process: &Process, place: Place, allocation: Allocation, mut before: Mark) {
+    loop {
+        let mut books = process.books();
+        if !books.has_ended_since(allocation.context, before) {
+            let freed = books.enter(place, allocation);
+            drop(books);
+            return context::release_all(process, freed);
+        }
+        before = books.now();
+        drop(books);
+        if !is_allocated(place) {
+            return process.release(allocation.slot, allocation.units);
+        }
+    }
+}
+
+/// Whether the driver knows of memory at an address, whatever is current on this thread. An array's
+/// handle can't be asked about once it may be gone: it counts as there, so that no byte goes uncounted.
+pub(super) fn is_allocated(place: Place) -> bool {
+    const MEMORY_TYPE: CUpointer_attribute = 2;
+    let Place::Address(address) = place else { return true };
+    let mut kind: c_uint = 0;
+    // SAFETY: a writable value of the attribute's type.
+    let code = unsafe { call::cuPointerGetAttribute((&raw mut kind).cast(), MEMORY_TYPE, address) };
+    code != CUresult::INVALID_VALUE
 }
 
 /// Out of memory, with a note for the broker's event log.
@@ -95,12 +126,13 @@ pub(super) fn free(
     label::free_taken();
     let code = give();
     label::driver_freed();
-    if let Some(allocation) = taken {
+    if let Some(entry) = taken {
         if code.is_ok() {
-            process.release(allocation.slot, allocation.units);
+            process.release(entry.allocation.slot, entry.allocation.units);
             label::free_released();
         } else {
-            process.books().enter(place, allocation);
+            let freed = process.books().restore(place, entry);
+            context::release_all(process, freed);
         }
     }
     code
@@ -210,14 +242,16 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
 /// Corrects the charge of a fresh allocation to what the driver really took.
 fn recharge(process: &Process, at: CUdeviceptr, bytes: u64) -> Result<(), crate::process::Slot> {
     let at = Place::Address(at);
-    let Some(entry) = process.books().take(at) else { return Ok(()) };
+    let Some(mut entry) = process.books().take(at) else { return Ok(()) };
+    let Allocation { slot, units: guess, .. } = entry.allocation;
     let real = units(bytes).unwrap_or(u32::MAX);
-    let more = real.saturating_sub(entry.units);
-    let fits = more == 0 || process.charge(entry.slot, more).is_ok();
-    process.release(entry.slot, entry.units.saturating_sub(real));
-    let units = if fits { real } else { entry.units };
-    process.books().enter(at, Allocation { units, ..entry });
-    if fits { Ok(()) } else { Err(entry.slot) }
+    let more = real.saturating_sub(guess);
+    let fits = more == 0 || process.charge(slot, more).is_ok();
+    process.release(slot, guess.saturating_sub(real));
+    entry.allocation.units = if fits { real } else { guess };
+    let freed = process.books().restore(at, entry);
+    context::release_all(process, freed);
+    if fits { Ok(()) } else { Err(slot) }
 }
 
 pub(crate) unsafe extern "C" fn cuMemAllocPitch(

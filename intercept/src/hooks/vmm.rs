@@ -53,12 +53,11 @@ pub(crate) unsafe extern "C" fn cuMemRelease(handle: CUmemGenericAllocationHandl
     let give = || unsafe { call::cuMemRelease(handle) };
     let process = joined!(give());
     let _errno = Errno::keep();
-    let released = process.books().release_handle(handle);
+    let physical = process.books().physical_of(handle);
     let code = give();
-    match released {
-        Some(released) if code.is_ok() => context::release_all(process, released.freed),
-        Some(released) => process.books().restore_handle(handle, released),
-        None => {}
+    if let (Some(id), true) = (physical, code.is_ok()) {
+        let freed = process.books().release_handle(handle, id);
+        context::release_all(process, freed);
     }
     code
 }
@@ -68,13 +67,20 @@ pub(crate) unsafe extern "C" fn cuMemRetainAllocationHandle(
     address: *mut c_void,
 ) -> CUresult {
     // SAFETY: the arguments are the caller's, passed on unchanged.
-    let code = unsafe { call::cuMemRetainAllocationHandle(handle, address) };
-    let process = joined!(code);
-    if code.is_ok() {
+    let retain = || unsafe { call::cuMemRetainAllocationHandle(handle, address) };
+    let process = joined!(retain());
+    let _errno = Errno::keep();
+    let physical = process.books().begin_retain(address.expose_provenance() as CUdeviceptr);
+    let code = retain();
+    let Some(id) = physical else { return code };
+    let freed = if code.is_ok() {
         // SAFETY: the driver succeeded, so it has written the handle.
         let handle = unsafe { handle.read() };
-        process.books().retain_handle(handle);
-    }
+        process.books().enter_retained(handle, id)
+    } else {
+        process.books().drop_reference(id)
+    };
+    context::release_all(process, freed);
     code
 }
 
@@ -97,20 +103,30 @@ pub(crate) unsafe extern "C" fn cuMemMap(
     flags: c_ulonglong,
 ) -> CUresult {
     // SAFETY: the arguments are the caller's, passed on unchanged.
-    let code = unsafe { call::cuMemMap(address, size, offset, handle, flags) };
-    let process = joined!(code);
-    if code.is_ok() {
-        process.books().map(address, size, handle);
-    }
+    let map = || unsafe { call::cuMemMap(address, size, offset, handle, flags) };
+    let process = joined!(map());
+    let _errno = Errno::keep();
+    let physical = process.books().begin_map(handle);
+    let code = map();
+    let Some(id) = physical else { return code };
+    let freed = if code.is_ok() {
+        process.books().enter_mapping(address, size, id)
+    } else {
+        process.books().drop_mapping(id)
+    };
+    context::release_all(process, freed);
     code
 }
 
 pub(crate) unsafe extern "C" fn cuMemUnmap(address: CUdeviceptr, size: usize) -> CUresult {
     // SAFETY: the arguments are the caller's, passed on unchanged.
-    let code = unsafe { call::cuMemUnmap(address, size) };
-    let process = joined!(code);
+    let unmap = || unsafe { call::cuMemUnmap(address, size) };
+    let process = joined!(unmap());
+    let _errno = Errno::keep();
+    let mapped = process.books().mapped_in(address, size);
+    let code = unmap();
     if code.is_ok() {
-        let freed = process.books().unmap(address, size);
+        let freed = process.books().unmap(&mapped);
         context::release_all(process, freed);
     }
     code

@@ -172,6 +172,33 @@ fn at<T>(pointer: *const T) -> u64 {
 }
 
 impl Sim {
+    pub(crate) fn cuArrayCreate(
+        array: *mut CUarray,
+        descriptor: *const CUDA_ARRAY_DESCRIPTOR_v1,
+    ) -> Done {
+        let CUDA_ARRAY_DESCRIPTOR_v1 { width, height, format, num_channels } =
+            raw::get(descriptor)?;
+        let (width, height) = (width as usize, height as usize);
+        let depth = 0;
+        create(
+            array,
+            CUDA_ARRAY3D_DESCRIPTOR_v2 { width, height, depth, format, num_channels, flags: 0 },
+        )
+    }
+
+    pub(crate) fn cuArray3DCreate(
+        array: *mut CUarray,
+        descriptor: *const CUDA_ARRAY3D_DESCRIPTOR_v1,
+    ) -> Done {
+        let CUDA_ARRAY3D_DESCRIPTOR_v1 { width, height, depth, format, num_channels, flags } =
+            raw::get(descriptor)?;
+        let [width, height, depth] = [width, height, depth].map(|side| side as usize);
+        create(
+            array,
+            CUDA_ARRAY3D_DESCRIPTOR_v2 { width, height, depth, format, num_channels, flags },
+        )
+    }
+
     pub(crate) fn cuArrayCreate_v2(
         array: *mut CUarray,
         descriptor: *const CUDA_ARRAY_DESCRIPTOR_v2,

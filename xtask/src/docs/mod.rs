@@ -5,7 +5,9 @@
 //! fails where a block is not what would be written.
 
 mod hooks;
+mod labels;
 mod protocol;
+mod samples;
 
 use std::fs;
 
@@ -23,6 +25,9 @@ const BLOCKS: &[Block] = &[
     ("docs/hooks.md", "nvml", hooks::nvml),
     ("docs/protocol.md", "tags", protocol::tags),
     ("docs/protocol.md", "pages", protocol::pages),
+    ("cuda-samples/include/halfwarp_cuda.h", "prototypes", samples::prototypes),
+    ("docs/labels.md", "library", labels::library),
+    ("docs/labels.md", "broker", labels::broker),
     ("docs/failure.md", "refusals", protocol::refusals),
     ("docs/failure.md", "denials", protocol::denials),
 ];

@@ -6,7 +6,7 @@
 
 mod elf;
 mod headers;
-mod prototypes;
+pub(crate) mod prototypes;
 
 use std::collections::BTreeSet;
 use std::path::Path;

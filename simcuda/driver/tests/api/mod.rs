@@ -37,6 +37,50 @@ pub(crate) struct AccessDesc {
     pub(crate) flags: u32,
 }
 
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Shape {
+    pub(crate) sides: [u64; 3],
+    pub(crate) format: u32,
+    pub(crate) channels: u32,
+    pub(crate) flags: u32,
+}
+
+/// `CUDA_ARRAY_MEMORY_REQUIREMENTS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    pub(crate) bytes: u64,
+    pub(crate) alignment: u64,
+    reserved: [u32; 4],
+}
+
+/// One side of a `CUDA_MEMCPY3D`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Side3d {
+    /// Bytes, rows, slices, level.
+    pub(crate) from: [u64; 4],
+    pub(crate) kind: u32,
+    pub(crate) host: usize,
+    pub(crate) device: u64,
+    pub(crate) array: usize,
+    pub(crate) reserved: usize,
+    pub(crate) pitch: u64,
+    pub(crate) height: u64,
+}
+
+/// `CUDA_MEMCPY3D`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Copy3d {
+    pub(crate) source: Side3d,
+    pub(crate) target: Side3d,
+    /// Bytes, rows, slices.
+    pub(crate) extent: [u64; 3],
+}
+
 pub(crate) const ON_CARD: Props =
     Props { kind: 1, handle_types: 0, location: [1, 0], os: 0, flags: [0; 8] };
 pub(crate) const SHAREABLE: Props = Props { handle_types: 1, ..ON_CARD };
@@ -111,6 +155,18 @@ driver! {
         stream: usize, params: *const *const c_void, extra: *const *const c_void
     );
     cuPointerGetAttribute(to: &mut u64, attribute: u32, at: u64);
+    cuArray3DCreate_v2(array: &mut usize, shape: &Shape);
+    cuArray3DGetDescriptor_v2(shape: &mut Shape, array: usize);
+    cuArrayDestroy(array: usize);
+    cuArrayGetMemoryRequirements(needs: &mut Needs, array: usize, device: i32);
+    cuMipmappedArrayCreate(mipmap: &mut usize, shape: &Shape, levels: u32);
+    cuMipmappedArrayGetLevel(array: &mut usize, mipmap: usize, level: u32);
+    cuMipmappedArrayDestroy(mipmap: usize);
+    cuMipmappedArrayGetMemoryRequirements(needs: &mut Needs, mipmap: usize, device: i32);
+    cuMemcpyHtoA_v2(array: usize, offset: u64, from: *const u8, bytes: u64);
+    cuMemcpyAtoH_v2(to: *mut u8, array: usize, offset: u64, bytes: u64);
+    cuMemcpyAtoA_v2(to: usize, offset: u64, from: usize, from_offset: u64, bytes: u64);
+    cuMemcpy3D_v2(copy: &Copy3d);
 }
 
 /// The test's turn: started driver, primary context current.
