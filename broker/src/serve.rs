@@ -57,7 +57,7 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
 
     let store = Store::at(dir.path());
     let saved = store.load()?;
-    let config = Config { private: args.private, processes_max: settings.processes_max };
+    let config = config(args, settings);
     let now = clock::now();
     let mut state = State::new(now, config, machine.cards);
     for name in state.restore(now, saved) {
@@ -109,6 +109,11 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
     }
     desk.save_now();
     Ok(())
+}
+
+fn config(args: &Args, settings: &Settings) -> Config {
+    let processes_max = settings.processes_max;
+    Config { private: args.private, processes_max, ..Config::default() }
 }
 
 fn node(dir: &RunDir, private: bool, driver: Option<String>) -> Node {

@@ -13,9 +13,6 @@ use crate::{
     tenant::{Process, ProcessGpu},
 };
 
-/// A process joins once; a second copy of the library in it, or an exec, once more.
-const JOINS_OF_A_PID: usize = 8;
-
 impl State {
     pub(crate) fn hello(
         &mut self,
@@ -82,7 +79,9 @@ impl State {
             return Err(Refusal::WrongUser);
         }
         let of_this_pid = self.processes.values().filter(|p| p.peer.pid == peer.pid).count();
-        if self.processes.len() >= self.config.processes_max || of_this_pid >= JOINS_OF_A_PID {
+        if self.processes.len() >= self.config.processes_max
+            || of_this_pid >= self.config.joins_of_a_pid_max
+        {
             return Err(Refusal::Full);
         }
         Ok(tenant.id)

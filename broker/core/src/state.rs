@@ -20,11 +20,13 @@ pub struct Config {
     pub private: bool,
     /// Processes in all.
     pub processes_max: usize,
+    /// A process joins once; a second copy of the library in it, or an exec, once more.
+    pub joins_of_a_pid_max: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { private: false, processes_max: 4096 }
+        Self { private: false, processes_max: 4096, joins_of_a_pid_max: 8 }
     }
 }
 

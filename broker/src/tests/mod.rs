@@ -82,8 +82,10 @@ impl Broker {
             multiprocessors: Some(10),
         };
         let now = clock::now();
+        // The tests' guests are all of this one process.
+        let config = Config { joins_of_a_pid_max: 64, ..Config::default() };
         let store = Store::at(dir.path());
-        let mut state = State::new(now, Config::default(), vec![card]);
+        let mut state = State::new(now, config, vec![card]);
         assert!(state.restore(now, store.load().expect("a state")).is_empty());
         let desk = Desk::new(state, store, now);
         let shown = Shown::new(Mutex::new(Some(CardSample::default())));
