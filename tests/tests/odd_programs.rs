@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use halfwarp_tests::{Machine, Running, guest};
+use halfwarp_tests::{Machine, Running, guest, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 const START: Duration = Duration::from_secs(30);
@@ -48,7 +48,10 @@ fn what_a_program_puts_in_the_place_of_our_descriptor_is_left_alone() {
 
 /// Runs to the end; what it printed.
 fn finish(memory: &str, program: &str, arguments: &[&str]) -> String {
-    let machine = Machine::new();
+    finish_in(&Machine::new(), memory, program, arguments)
+}
+
+fn finish_in(machine: &Machine, memory: &str, program: &str, arguments: &[&str]) -> String {
     let tenancy = machine.tenant(&["--memory", memory]).program(words(program, arguments));
     let ended = tenancy.finish(DEADLINE);
     assert!(ended.status.success(), "{}", ended.all());
@@ -90,4 +93,25 @@ fn threads_that_initialise_together_join_once() {
 #[test]
 fn threads_cancelled_while_they_ask_for_memory_leave_the_program_alive() {
     assert_eq!(finish("2GiB", "cancelled", &["100"]), "PASS cancelled\n");
+}
+
+#[test]
+fn the_limit_holds_while_the_broker_is_killed_again_and_again_under_eight_busy_processes() {
+    let machine = Machine::new();
+    // So that a context's real cost is known.
+    finish_in(&machine, "4GiB", "hold", &["1"]);
+    let mut odd = start(&machine, "4GiB", "storm", &["8", "4096", "128"]);
+    odd.line("STORM", START);
+    for _ in 0..6 {
+        until(START, "all eight have joined, again", || {
+            (machine.tenant_named("odd").processes.len() == 8).then_some(())
+        });
+        kill_broker(&machine);
+        // The very next moment: it may still be dying.
+        let next = machine.tenant(&["--memory", "1GiB"]).program(["true"]).finish(START);
+        assert!(next.status.success(), "{}", next.all());
+    }
+    odd.say("end");
+    let ended = odd.end(START);
+    assert!(ended.stdout.ends_with("PASS storm\n"), "{}", ended.all());
 }

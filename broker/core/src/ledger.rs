@@ -138,8 +138,10 @@ impl State {
             let mut room = self.room(tenant, at);
             let wanted = u64::from(head.wanted_units);
             if let Some(covered_units) = home.take() {
-                // Exactly what is held, no slack.
-                room.limit_units = room.limit_units.min(wanted);
+                // Exactly what is held, no slack; what the card showed of others is older than that.
+                let gpu = &tenant.gpus[at];
+                let left = u64::from(gpu.limit_units).saturating_sub(gpu.allowed_units);
+                room.limit_units = left.min(wanted);
                 room.card_units = room.card_units.max(covered_units);
             }
             if wanted <= room.units() {

@@ -521,3 +521,23 @@ fn one_process_can_not_take_everybody_s_place() {
     }
     node.join(&other);
 }
+
+#[test]
+fn what_a_returning_process_holds_is_granted_though_the_last_look_showed_others_with_more() {
+    let mut before = Node::new(vec![card(0, 16)]);
+    let tenant = before.tenant("2GiB");
+    let (one, two) = (before.join(&tenant), before.join(&tenant));
+    let pids = [one, two].map(|client| before.client(client).pid);
+    let mut node = Node::new(vec![card(0, 16)]);
+    node.state.restore(0, before.state.saved());
+    node.sample(0, &[(pids[0], 1 << 30), (pids[1], 1 << 30)], 0);
+    // Since then the second has freed something, and the first has taken it.
+    let one = node.join_as(&tenant, pids[0]);
+    node.reserve(one, GIB + 100 * MIB);
+    node.settle();
+    assert_eq!(node.client(one).word.held, GIB + 100 * MIB);
+    let two = node.join_as(&tenant, pids[1]);
+    node.reserve(two, GIB - 100 * MIB);
+    node.settle();
+    assert_eq!(node.client(two).word.held, GIB - 100 * MIB);
+}

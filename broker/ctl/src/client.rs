@@ -168,7 +168,7 @@ impl Client {
         request: Request<Full<Chunk>>,
     ) -> Result<(StatusCode, Chunk), CallError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|e| self.unreachable(e))?;
-        let garbage = |error: hyper::Error| CallError::Garbage(error.to_string());
+        let garbage = |error: hyper::Error| self.cut_off(&error);
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(garbage)?;
         tokio::spawn(connection);
@@ -181,6 +181,17 @@ impl Client {
                 Err(CallError::Garbage(format!("longer than {ANSWER_BYTES} bytes")))
             }
             Err(error) => Err(CallError::Garbage(error.to_string())),
+        }
+    }
+
+    /// A broker that ended after the connection stood and before it read the question resets it.
+    fn cut_off(&self, error: &hyper::Error) -> CallError {
+        let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref::<io::Error>());
+        match cause.map(io::Error::kind) {
+            Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+                CallError::Deserted(self.socket.clone())
+            }
+            _ => CallError::Garbage(error.to_string()),
         }
     }
 
