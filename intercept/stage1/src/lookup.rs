@@ -85,7 +85,7 @@ pub(crate) extern "C" fn handle_for(
 }
 
 /// File name and base address of the object that `address` lies in.
-fn object_of(address: *const c_void) -> Option<(*const u8, *mut c_void)> {
+pub(crate) fn object_of(address: *const c_void) -> Option<(*const c_char, *mut c_void)> {
     let mut info = libc::Dl_info {
         dli_fname: ptr::null(),
         dli_fbase: null_mut(),
@@ -94,7 +94,7 @@ fn object_of(address: *const c_void) -> Option<(*const u8, *mut c_void)> {
     };
     // SAFETY: dladdr accepts any address and writes only to `info`.
     let found = unsafe { libc::dladdr(address, &raw mut info) };
-    (found != 0 && !info.dli_fname.is_null()).then_some((info.dli_fname.cast(), info.dli_fbase))
+    (found != 0 && !info.dli_fname.is_null()).then_some((info.dli_fname, info.dli_fbase))
 }
 
 fn is_ours(address: *const c_void) -> bool {
@@ -109,7 +109,7 @@ fn is_driver(address: *const c_void) -> bool {
         return false;
     }
     // SAFETY: dladdr gave a NUL-terminated path that lives as long as the object.
-    let path = unsafe { CStr::from_ptr(path.cast()) }.to_bytes();
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
     [&b"libcuda.so"[..], b"libcudadebugger.so", b"libnvidia-", b"libhalfwarp-core.so"]
         .iter()

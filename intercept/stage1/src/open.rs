@@ -16,7 +16,7 @@ use shim_cuda_headers::{CUresult, DriverFn, NvmlFn};
 
 use crate::{
     exports::anchor as exports_anchor,
-    lookup::{Handle, real_dlsym},
+    lookup::{Handle, object_of, real_dlsym},
     names::Name,
 };
 
@@ -142,18 +142,9 @@ pub(crate) fn own_handle() -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    let mut info = libc::Dl_info {
-        dli_fname: core::ptr::null(),
-        dli_fbase: null_mut(),
-        dli_sname: core::ptr::null(),
-        dli_saddr: null_mut(),
-    };
-    // SAFETY: dladdr writes only to `info`; the address is one of ours.
-    if unsafe { libc::dladdr(exports_anchor(), &raw mut info) } == 0 {
-        return null_mut();
-    }
+    let Some((name, _)) = object_of(exports_anchor()) else { return null_mut() };
     // SAFETY: the loader's own name of this object; RTLD_NOLOAD only finds what is loaded.
-    let handle = unsafe { libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let handle = unsafe { libc::dlopen(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     OWN_HANDLE.store(handle, Ordering::Relaxed);
     handle
 }
@@ -164,17 +155,9 @@ pub(crate) fn own_base() -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    let mut info = libc::Dl_info {
-        dli_fname: core::ptr::null(),
-        dli_fbase: null_mut(),
-        dli_sname: core::ptr::null(),
-        dli_saddr: null_mut(),
-    };
-    // SAFETY: dladdr writes only to `info`; the address is one of ours.
-    if unsafe { libc::dladdr(exports_anchor(), &raw mut info) } != 0 {
-        OWN_BASE.store(info.dli_fbase, Ordering::Relaxed);
-    }
-    info.dli_fbase
+    let base = object_of(exports_anchor()).map_or(null_mut(), |(_, base)| base);
+    OWN_BASE.store(base, Ordering::Relaxed);
+    base
 }
 
 /// Writes the path that this library is mapped from, as the kernel has it, and returns its length.
