@@ -262,6 +262,9 @@ impl Inner {
         let Some(client) = self.clients.get_mut(&client) else {
             return Err(std::io::ErrorKind::NotConnected.into());
         };
+        // The next broker grants nothing before it has heard of everybody that this one knew: so the
+        // process is known before it can hold anything.
+        self.store.save(&self.state.saved());
         outbox::welcome(&client.socket, tenant, self.generation, gpus, &descriptors)?;
         client.pages = Some(pages);
         Ok(())

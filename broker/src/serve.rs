@@ -33,7 +33,7 @@ use crate::{
     store::Store,
 };
 
-/// Joins and ends within this are saved together.
+/// Ends within this are saved together.
 const SAVE_PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

@@ -513,10 +513,10 @@ fn what_a_program_left_by_exec_is_free_also_when_its_successor_has_joined() {
 
 #[test]
 fn one_process_can_not_take_everybody_s_place() {
-    let config = Config { processes_max: 64, ..Config::default() };
+    let config = Config { processes_max: 128, ..Config::default() };
     let mut node = Node::with(config, vec![card(0, 16)]);
     let (greedy, other) = (node.tenant("1GiB"), node.tenant("1GiB"));
-    for client in 1000..1100 {
+    for client in 1000..1200 {
         node.step(hello(client, CURRENT, greedy.token, 77, UID));
     }
     node.join(&other);

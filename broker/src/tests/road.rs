@@ -14,7 +14,10 @@ use halfwarp_broker_core::CardSample;
 use rustix::fs::{SealFlags, fcntl_get_seals};
 
 use super::{Broker, Guest, MIB, hello, until, uuid};
-use crate::{shm::Pages, store::hex};
+use crate::{
+    shm::Pages,
+    store::{Store, hex},
+};
 
 #[tokio::test]
 async fn a_process_joins_with_two_sealed_pages_and_its_card() {
@@ -33,6 +36,15 @@ async fn a_process_joins_with_two_sealed_pages_and_its_card() {
     let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     assert!(seals[0].contains(size | SealFlags::FUTURE_WRITE), "the broker's page first");
     assert!(seals[1].contains(size) && !seals[1].contains(SealFlags::FUTURE_WRITE));
+}
+
+#[tokio::test]
+async fn a_process_that_is_welcome_is_known_to_the_next_broker() {
+    let root = tempfile::tempdir().expect("a directory");
+    let broker = Broker::start(root.path());
+    let _guest = broker.joined(broker.tenant("1GiB")).await;
+    let kept = Store::at(broker.dir.path()).load().expect("a state");
+    assert_eq!(kept.tenants[0].pids, [std::process::id()]);
 }
 
 #[tokio::test]
