@@ -26,7 +26,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { private: false, processes_max: 4096, joins_of_a_pid_max: 8 }
+        Self { private: false, processes_max: 4096, joins_of_a_pid_max: 64 }
     }
 }
 
