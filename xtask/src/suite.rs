@@ -36,6 +36,11 @@ pub(crate) fn test(count: &mut Count) -> Result<()> {
     count.check("docs: generated parts are current", docs::check);
     supply::check(count);
     symbols::check(count)?;
+    count.check("loom: the ledger under every order of threads", || {
+        let mut loom = cargo();
+        loom.args(["test", "--quiet", "--package", "halfwarp-gate", "--release", "--lib"]);
+        run(loom.arg("--target-dir").arg(target().join("loom")).env("RUSTFLAGS", "--cfg loom"))
+    });
     cargo_test(count)
 }
 
