@@ -30,8 +30,9 @@ fn life_04_a_crowd_that_begins_at_once_is_served() {
     let machine =
         Machine::with_profile(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/crowd.toml"));
     let program = guest("crowd").to_string_lossy().into_owned();
-    // 256 times what a context is first taken to cost (128 MiB + 8 x 4 MiB), and room to spare.
-    let options = ["--memory", "64GiB", "--name", "crowd"];
+    // 256 times what a context is first taken to cost where NVML does not say how many
+    // multiprocessors a card has (128 MiB + 80 x 4 MiB), and room to spare.
+    let options = ["--memory", "120GiB", "--name", "crowd"];
     // A shell that stays keeps the tenant while its figures are read.
     let script = format!("{program} 256 && read line");
     let mut crowd = machine.tenant(&options).program(["sh", "-c", script.as_str()]).start();
