@@ -1,6 +1,7 @@
 //! `halfwarp run` with a broker that admits everybody: what the program gets, what is asked of the
 //! broker, how it ends.
 
+use std::os::unix::process::CommandExt;
 use std::{
     io::{BufRead, BufReader},
     process::Stdio,
@@ -209,9 +210,12 @@ fn stop_and_continue_hold_for_the_program_and_for_us() {
     serve(&scene.path("run"), friendly);
     let run = scene.path("run").to_string_lossy().into_owned();
     let script = "trap 'exit 9' TERM; echo $$; while :; do sleep 0.02; done";
+    // A group of its own with us above it: the kernel stops nobody in an orphaned group, and where
+    // there is no terminal ours may be one.
     let mut child = scene
         .halfwarp(&["run", "--broker", &run, "--", "sh", "-c", script])
         .stdout(Stdio::piped())
+        .process_group(0)
         .spawn()
         .expect("halfwarp runs");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
