@@ -260,14 +260,17 @@ impl Process {
     /// wait for what comes of it: none has a context that was not paid for.
     pub(crate) fn charge_overhead(&self, slot: Slot, makes: bool) -> Result<Option<u64>, CUresult> {
         let units = self.context_units(slot);
-        let until = Instant::now() + 2 * GROW_TIMEOUT;
+        // Every allocation passes here: the clock is read only by those who wait.
+        let mut until = None;
         let mut books = self.books();
         let serial = loop {
             match books.begin_overhead(slot, units, makes) {
                 Begin::Charge(serial) => break serial,
                 Begin::Paid => return Ok(None),
                 Begin::Wait => {
-                    let left = until.saturating_duration_since(Instant::now());
+                    let now = Instant::now();
+                    let until = *until.get_or_insert(now + 2 * GROW_TIMEOUT);
+                    let left = until.saturating_duration_since(now);
                     if left.is_zero() {
                         return Err(CUresult::OUT_OF_MEMORY);
                     }

@@ -33,11 +33,6 @@ pub(crate) extern "C" fn no_nvml() -> u32 {
     12
 }
 
-/// What a driver row answers where there is no driver, to a process without an entitlement.
-pub(crate) extern "C" fn no_driver() -> CUresult {
-    CUresult::NO_DEVICE
-}
-
 /// Takes libc's `dlsym` and stage one's handle, given by stage one.
 pub(crate) fn adopt(dlsym: Dlsym, stage_one: *mut c_void) {
     DLSYM.store(dlsym as usize, Ordering::Relaxed);

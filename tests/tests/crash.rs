@@ -1,7 +1,7 @@
 //! A process of a tenant, killed at every crash label that the library has: whatever it was doing,
 //! its bytes are free within a second and its neighbour notices nothing.
 
-use std::{fs, time::Duration};
+use std::{fs, thread, time::Duration};
 
 use halfwarp_label::LABELS;
 use halfwarp_tests::{
@@ -13,7 +13,7 @@ use halfwarp_tests::{
 const START: Duration = Duration::from_secs(30);
 /// What is promised after the end of a process, and a look's own time.
 const FREED_WITHIN: Duration = Duration::from_secs(1);
-/// Reached only when a broker goes: `broker_crash.rs` has these.
+/// Reached only when a broker goes: the second test here has these.
 const WITHOUT_BROKER: &[&str] = &["broker_lost", "rejoin_adopted", "rejoin_counted"];
 
 #[test]
@@ -57,4 +57,39 @@ fn a_process_killed_at_any_label_leaves_nothing_behind() {
     neighbour.say("end");
     let ended = neighbour.end(START);
     assert!(ended.status.success(), "{}", ended.all());
+}
+
+#[test]
+fn a_process_killed_while_it_joins_a_new_broker_leaves_nothing_behind() {
+    let library = binary("libhalfwarp-core.so");
+    let machine = Machine::new();
+    for label in WITHOUT_BROKER {
+        let mut victim = machine
+            .tenant(&["--memory", "2GiB", "--name", label])
+            .program([guest("hold").into_os_string(), "512".into()])
+            .start();
+        victim.line("HELD", START);
+        let pid = machine.tenant_named(label).processes[0].pid;
+        let mut traced = Traced::seize(pid).expect("the process can be traced");
+        traced.stop_at(&library, label).expect("the label is in the library");
+        kill(machine.broker_pid().expect("a broker runs"));
+        let reached = thread::scope(|scope| {
+            // Brings the next broker, and ends by itself.
+            scope.spawn(|| {
+                let newcomer = machine.tenant(&["--memory", "1GiB", "--name", "newcomer"]);
+                newcomer.program([guest("hold").into_os_string(), "64".into()]).finish(START)
+            });
+            traced.run(START)
+        });
+        assert_eq!(reached.expect("the label is reached"), Reached::Label((*label).to_owned()));
+        traced.kill();
+        until(FREED_WITHIN * 3, &format!("bytes are free after {label}"), || {
+            (machine.gpus()[0].memory_held_bytes.0 == 0).then_some(())
+        });
+    }
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it can be killed");
 }

@@ -123,7 +123,6 @@ numbered! {
         /// Not sent: no driver under the library.
         NoDriver = 9 "no CUDA driver was found beneath the library; `halfwarp doctor` shows where it looked",
         /// Not sent: the look-up rule does not hold on this driver.
-        LookUpRule = 10 "this driver answers look-ups by a rule that the library does not know; update Halfwarp",
         /// Not sent: the kernel cannot wipe a page on fork.
         Kernel = 11 "the kernel cannot wipe memory on fork; Linux 4.14 or newer is needed",
     }
