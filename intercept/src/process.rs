@@ -340,6 +340,7 @@ impl Process {
                 }
                 Answer::Overhead(units)
             }),
+            ToClient::Drain { .. } => {}
             // Only a greeting has these.
             ToClient::Welcome { .. } | ToClient::Gpu { .. } | ToClient::Refused { .. } => {}
         }

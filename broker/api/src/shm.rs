@@ -22,8 +22,13 @@ pub const NVML_COUNTERS: usize = 1024;
 /// Events that the ring holds before the oldest is overwritten.
 pub const RING: usize = 256;
 
-/// A gate that is open; any other value is closed.
+/// A gate that is open; any other value is closed. Threads that wait sleep on the word (a shared
+/// futex, at most 250 ms at a time); the broker wakes all when it opens the gate.
 pub const GATE_OPEN: u32 = 0;
+/// Closed because it is somebody else's turn.
+pub const GATE_CLOSED: u32 = 1;
+/// A lease gate closed while the process has no work: the next launch makes it known.
+pub const GATE_ARMED: u32 = 2;
 
 /// What the broker says to one process.
 #[repr(C)]
@@ -54,7 +59,11 @@ pub struct BrokerGpu {
     pub limit_units: AtomicU32,
     /// Not used yet: set while limit and slack are used up.
     pub exhausted: AtomicU32,
-    reserved: [AtomicU64; 6],
+    /// Rises by one, wrapping, whenever the lease gate changes, stored before it.
+    pub lease: AtomicU32,
+    /// Most GPU time that may be in flight at once, in nanoseconds; 0: not bounded, nothing metered.
+    pub bound_ns: AtomicU32,
+    reserved: [AtomicU64; 5],
 }
 
 /// What one process says to the broker.

@@ -9,7 +9,7 @@ pub struct Version {
 }
 
 /// What this build speaks.
-pub const CURRENT: Version = Version { major: 1, minor: 0 };
+pub const CURRENT: Version = Version { major: 1, minor: 1 };
 
 impl Version {
     /// Whether this build can talk to one that speaks `theirs`.

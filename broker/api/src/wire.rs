@@ -19,7 +19,9 @@
 //!
 //! An exchange: the client connects and sends `Hello`; the broker answers `Welcome` with two memfds
 //! (its own page read-only, then the client's), one `Gpu` for each card, and from then on any number
-//! of `Grow` / `Grant` / `Deny`, `Recall` / `Return`, `Ask` / `Figures`, `ContextMade` / `Overhead`.
+//! of `Grow` / `Grant` / `Deny`, `Recall` / `Return`, `Ask` / `Figures`, `ContextMade` / `Overhead`, and of the
+//! lease's `Want`, `Drain` / `Drained`, `Idle`. A gate that opens needs no frame: its waiters sleep
+//! on the page's word.
 
 use crate::{GPUS, version::Version};
 
@@ -51,6 +53,15 @@ pub enum ToBroker {
     ContextMade { seq: u32, gpu: u8, charged: u32 },
     /// Something worth an event; nothing is answered.
     Note { kind: NoteKind, gpu: u8, a: u64, b: u64 },
+    /// A thread waits at the closed lease gate of this card. `lease` is the page's lease number when
+    /// it found the gate closed: sent once for each.
+    Want { gpu: u8, lease: u32 },
+    /// Answers the `Drain` with this `seq`: no work of this process is left on the card (`done`), or
+    /// there still is at its deadline. `waiting`: threads that wait at the gate.
+    Drained { seq: u32, gpu: u8, done: bool, waiting: u32 },
+    /// The lease gate is open, and the process has launched nothing for a while and sees its work on
+    /// the card finished: what the turn is not needed for. `lease` as in `Want`.
+    Idle { gpu: u8, lease: u32 },
 }
 
 /// What the broker says to a client.
@@ -72,6 +83,9 @@ pub enum ToClient {
     Figures { seq: u32, gpu: u8, limit: u32, held: u32 },
     /// The context's measured cost in units; the client corrects its charge to it.
     Overhead { seq: u32, gpu: u8, units: u32 },
+    /// The lease gate of this card was closed: say when the work that passed it has ended, at the
+    /// latest after `within_ns`. Answer: `Drained`.
+    Drain { seq: u32, gpu: u8, within_ns: u64 },
 }
 
 macro_rules! numbered {
@@ -257,6 +271,11 @@ impl ToBroker {
             Self::Note { kind, gpu, a, b } => {
                 Fields { tag: 6, code: kind as u16, gpu, a, b, ..blank }
             }
+            Self::Want { gpu, lease } => Fields { tag: 7, gpu, a: lease.into(), ..blank },
+            Self::Drained { seq, gpu, done, waiting } => {
+                Fields { tag: 8, code: done.into(), seq, gpu, a: waiting.into(), ..blank }
+            }
+            Self::Idle { gpu, lease } => Fields { tag: 9, gpu, a: lease.into(), ..blank },
         }
         .write()
     }
@@ -283,6 +302,16 @@ impl ToBroker {
                 let kind = NoteKind::from_code(f.code).ok_or(Malformed::Code(f.code))?;
                 Self::Note { kind, gpu: f.gpu, a: f.a, b: f.b }
             }
+            7 => Self::Want { gpu: f.gpu, lease: Fields::units(f.a)? },
+            8 => {
+                let done = match f.code {
+                    0 => false,
+                    1 => true,
+                    code => return Err(Malformed::Code(code)),
+                };
+                Self::Drained { seq: f.seq, gpu: f.gpu, done, waiting: Fields::units(f.a)? }
+            }
+            9 => Self::Idle { gpu: f.gpu, lease: Fields::units(f.a)? },
             tag => return Err(Malformed::Tag(tag)),
         })
     }
@@ -316,6 +345,9 @@ impl ToClient {
             }
             Self::Overhead { seq, gpu, units } => {
                 Fields { tag: 72, seq, gpu, a: units.into(), ..blank }
+            }
+            Self::Drain { seq, gpu, within_ns } => {
+                Fields { tag: 73, seq, gpu, a: within_ns, ..blank }
             }
         }
         .write()
@@ -365,6 +397,7 @@ impl ToClient {
                 Self::Figures { seq, gpu, limit, held }
             }
             72 => Self::Overhead { seq, gpu, units: Fields::units(f.a)? },
+            73 => Self::Drain { seq, gpu, within_ns: f.a },
             tag => return Err(Malformed::Tag(tag)),
         })
     }
@@ -384,6 +417,10 @@ mod tests {
             ToBroker::Ask { seq: 3, gpu: 1 },
             ToBroker::ContextMade { seq: 4, gpu: 2, charged: 9 },
             ToBroker::Note { kind: NoteKind::OutOfMemory, gpu: 3, a: u64::MAX, b: 1 },
+            ToBroker::Want { gpu: 4, lease: u32::MAX },
+            ToBroker::Drained { seq: 5, gpu: 5, done: true, waiting: 7 },
+            ToBroker::Drained { seq: 6, gpu: 5, done: false, waiting: 0 },
+            ToBroker::Idle { gpu: 6, lease: 1 },
         ];
         for frame in said {
             assert_eq!(ToBroker::decode(&frame.encode()), Ok(frame));
@@ -402,6 +439,7 @@ mod tests {
             ToClient::Recall { seq: 7, gpu: 2 },
             ToClient::Figures { seq: 8, gpu: 3, limit: 10, held: 11 },
             ToClient::Overhead { seq: 9, gpu: 4, units: 12 },
+            ToClient::Drain { seq: 10, gpu: 5, within_ns: u64::MAX },
         ];
         for frame in said {
             assert_eq!(ToClient::decode(&frame.encode()), Ok(frame));

@@ -132,6 +132,7 @@ impl State {
             ToBroker::Note { kind, gpu, a, b } => {
                 self.noted(now, PageRef { client, slot: gpu }, kind, (a, b), actions);
             }
+            ToBroker::Want { .. } | ToBroker::Drained { .. } | ToBroker::Idle { .. } => {}
         }
     }
 

@@ -7,6 +7,8 @@
 //! | `GET /api/v1/tenants` | | list of [`Tenant`] |
 //! | `GET /api/v1/tenants/{id}` | | [`Tenant`] |
 //! | `POST /api/v1/tenants` | [`NewTenant`] | 201, [`Admitted`] |
+//! | `PATCH /api/v1/tenants/{id}` | [`TenantChange`] | [`Tenant`] as it is then |
+//! | `PATCH /api/v1/gpus/{uuid}` | [`GpuChange`] | [`Gpu`] as it is then |
 //! | `DELETE /api/v1/tenants/{id}` | | 204 |
 //! | `GET /api/v1/events?after=N` | | list of [`Event`] with `number` above N |
 //! | `GET /healthz` | | 200 `ok` |
@@ -131,6 +133,27 @@ pub struct NewTenant {
     pub swap: bool,
     /// The tenant goes when this process has ended and none of its own is left.
     pub runner_pid: Option<u32>,
+}
+
+/// Changes a tenant while it runs, all or nothing. What is not named stays.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct TenantChange {
+    /// Request and limit; one for all its cards or one for each.
+    #[serde(default)]
+    pub memory: Vec<MemoryWish>,
+    pub compute: Option<ShareWish>,
+    /// 1 to 1000.
+    pub priority: Option<u16>,
+}
+
+/// Changes a card, all or nothing. What is not named stays.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub struct GpuChange {
+    pub mode: Option<Mode>,
+    /// Lease length, 20 to 1000.
+    pub lease_ms: Option<u16>,
 }
 
 /// A tenant was admitted.
