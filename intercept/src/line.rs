@@ -59,14 +59,22 @@ impl Line {
         *self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls `send` with the descriptor, which no other thread replaces meanwhile: a number that was
+    /// let go could be anybody's by the time the packet is written. (A connection is replaced only
+    /// after it has ended, and then a send does not wait.)
+    fn while_it_stands<R>(&self, send: impl FnOnce(RawFd) -> io::Result<R>) -> io::Result<R> {
+        let own = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        send(own.number()?)
+    }
+
     /// Sends one packet; an error means that it did not arrive.
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
-        sys::send(self.own().number()?, packet)
+        self.while_it_stands(|number| sys::send(number, packet))
     }
 
     /// Sends one packet if there is room for it now.
     pub(crate) fn send_now(&self, packet: &[u8]) -> io::Result<()> {
-        sys::send_now(self.own().number()?, packet)
+        self.while_it_stands(|number| sys::send_now(number, packet))
     }
 
     /// Receives one packet; 0 bytes if none came within [`LOOK`]. An error means that the connection
