@@ -229,6 +229,11 @@ impl Inner {
                             pages.set_processes(processes);
                         }
                     }
+                    Action::Gate { at, words } => {
+                        if let Some(pages) = self.pages(at.client) {
+                            pages.set_lease(at.slot, words);
+                        }
+                    }
                     Action::ReadPages { number, pages } => {
                         let words = self.read(&pages);
                         events.push_back(Event::Pages { number, words });

@@ -8,7 +8,7 @@ use halfwarp_api::{
 };
 use halfwarp_rest::NewTenant;
 
-use crate::{Nanos, admit::Rejection, card::Uuid, change::Change};
+use crate::{Nanos, admit::Rejection, card::Uuid, change::Change, compute::GateWords};
 
 /// A connection to `join.sock`, numbered by the daemon, never twice the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -132,6 +132,7 @@ pub struct WelcomeGpu {
     pub uuid: Uuid,
     pub limit_units: u32,
     pub context_units: u32,
+    pub lease: GateWords,
 }
 
 /// A tenant that was admitted.
@@ -176,6 +177,11 @@ pub enum Action {
     Headcount {
         client: ClientId,
         processes: u32,
+    },
+    /// Write these words into a page, the number before the gate, and wake whoever waits if it opens.
+    Gate {
+        at: PageRef,
+        words: GateWords,
     },
     /// Read these words now. Answer: [`Event::Pages`] before any other event.
     ReadPages {
@@ -230,6 +236,8 @@ kinds! {
     Joined "joined",
     JoinRefused "join-refused",
     ProcessEnded "process-ended",
+    Interlocked "interlocked",
+    Stalled "stalled",
     OutOfMemory "out-of-memory",
     ContextMeasured "context-measured",
     UnknownFunction "unknown-function",
