@@ -27,6 +27,7 @@ pub(crate) enum Answer {
     Admitted(Admitted),
     Rejected(Rejection),
     Ended,
+    Changed,
 }
 
 /// A connection, and after its welcome the pages of its process.
@@ -211,6 +212,7 @@ impl Inner {
                     }
                     Action::Rejected(rejection) => answer = Some(Answer::Rejected(rejection)),
                     Action::Ended => answer = Some(Answer::Ended),
+                    Action::Changed => answer = Some(Answer::Changed),
                     Action::Welcome { client, tenant, gpus } => {
                         if let Err(error) = self.welcome(client, tenant, &gpus) {
                             tracing::warn!(%error, "a process could not be welcomed");
@@ -225,6 +227,11 @@ impl Inner {
                     Action::Headcount { client, processes } => {
                         if let Some(pages) = self.pages(client) {
                             pages.set_processes(processes);
+                        }
+                    }
+                    Action::Gate { at, words } => {
+                        if let Some(pages) = self.pages(at.client) {
+                            pages.set_lease(at.slot, words);
                         }
                     }
                     Action::ReadPages { number, pages } => {

@@ -8,15 +8,16 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     ptr,
-    sync::atomic::Ordering,
+    sync::atomic::{Ordering, fence},
 };
 
 use halfwarp_api::shm::{BROKER_PAGE_BYTES, BrokerPage, CLIENT_PAGE_BYTES, ClientPage, PAGE_MAGIC};
-use halfwarp_broker_core::{Nanos, WelcomeGpu, Word};
+use halfwarp_broker_core::{Gate, GateWords, Nanos, WelcomeGpu, Word};
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
     io::Errno,
     mm::{MapFlags, ProtFlags, mmap, munmap},
+    thread::futex,
 };
 
 /// How long the broker calls itself alive at a time, and how often it does.
@@ -88,6 +89,9 @@ impl Pages {
         page.alive_until_ns.store(now + ALIVE_NS, Ordering::Relaxed);
         for (gpu, told) in page.gpus.iter().zip(gpus) {
             gpu.limit_units.store(told.limit_units, Ordering::Relaxed);
+            gpu.lease.store(told.lease.lease, Ordering::Relaxed);
+            gpu.bound_ns.store(told.lease.bound_ns, Ordering::Relaxed);
+            gpu.lease_gate.store(told.lease.gate as u32, Ordering::Relaxed);
         }
         page.magic.store(PAGE_MAGIC, Ordering::Release);
         pages.client.get().magic.store(PAGE_MAGIC, Ordering::Release);
@@ -100,6 +104,22 @@ impl Pages {
 
     pub(crate) fn set_processes(&self, processes: u32) {
         self.broker.get().processes.store(processes, Ordering::Relaxed);
+    }
+
+    /// The lease of one card. Whoever sees the new gate sees the number and the bound that belong to
+    /// it; whoever waits at a gate that opens is woken.
+    pub(crate) fn set_lease(&self, slot: u8, words: GateWords) {
+        let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) else { return };
+        gpu.bound_ns.store(words.bound_ns, Ordering::Relaxed);
+        gpu.lease.store(words.lease, Ordering::Release);
+        gpu.lease_gate.store(words.gate as u32, Ordering::Release);
+        // Against the process's own fence between its announcement and its look at the gate: its
+        // frames and its answer to `Drain` come after this.
+        fence(Ordering::SeqCst);
+        if words.gate == Gate::Open {
+            // Only an address that is none could fail.
+            let _ = futex::wake(&gpu.lease_gate, futex::Flags::empty(), i32::MAX as u32);
+        }
     }
 
     /// A ledger word, read once. The client writes it, so it is a hint.

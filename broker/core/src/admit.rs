@@ -16,7 +16,7 @@ use crate::{
 };
 
 const NAME_MAX: usize = 63;
-const PRIORITY: std::ops::RangeInclusive<u16> = 1..=1000;
+pub(crate) const PRIORITY: std::ops::RangeInclusive<u16> = 1..=1000;
 const PRIORITY_NORMAL: u16 = 500;
 
 macro_rules! reasons {
@@ -52,6 +52,9 @@ reasons! {
     ModeDiffers "mode-differs",
     Priority "priority",
     Name "name",
+    Group "group",
+    Lease "lease",
+    NotYet "not-yet",
     NoSwap "no-swap",
     RunnerGone "runner-gone",
     UnknownTenant "unknown-tenant",
@@ -108,6 +111,7 @@ impl State {
         let id = self.next_tenant;
         self.next_tenant += 1;
         (tenant.id, tenant.token, tenant.uid) = (id, token, uid);
+        tenant.party = self.party_of(uid, tenant.group.as_deref()).unwrap_or(id);
         (tenant.runner, tenant.started_at_s) = (runner, at_s);
         let gpus: Vec<_> = tenant.gpus.iter().map(|gpu| gpu.uuid).collect();
         for gpu in &tenant.gpus {
@@ -125,12 +129,14 @@ impl State {
         actions.push(Action::Admitted(Admitted { id, token, gpus }));
         actions.push(Action::Save);
         self.tenants.insert(id, tenant);
+        self.compute.stale = true;
         self.note_tenants(0);
     }
 
     /// The entitlement that was asked for, if it can be given.
     fn entitle(&self, ask: &NewTenant) -> Result<Tenant, Rejection> {
-        let name = readable_name(ask)?;
+        let name = readable(ask.name.as_deref(), Reason::Name)?.unwrap_or("unnamed").to_owned();
+        let group = readable(ask.group.as_deref(), Reason::Group)?.map(str::to_owned);
         let priority = ask.priority.unwrap_or(PRIORITY_NORMAL);
         if !PRIORITY.contains(&priority) {
             let message = format!("priority {priority} is not within 1 to 1000");
@@ -168,6 +174,8 @@ impl State {
             token: Token::default(),
             name,
             uid: 0,
+            group,
+            party: 0,
             priority,
             runner: None,
             runner_gone: false,
@@ -177,6 +185,13 @@ impl State {
             processes: BTreeSet::new(),
             absent: BTreeSet::new(),
         })
+    }
+
+    /// Who a tenant of this group takes turns with.
+    pub(crate) fn party_of(&self, uid: u32, group: Option<&str>) -> Option<u64> {
+        let group = group?;
+        let same = |t: &&Tenant| t.uid == uid && t.group.as_deref() == Some(group);
+        self.tenants.values().find(same).map(|t| t.party)
     }
 
     fn choices(&self) -> Vec<Choice> {
@@ -208,7 +223,7 @@ impl State {
         let wish = if ask.memory.len() == 1 { ask.memory.first() } else { ask.memory.get(place) };
         let (request, limit) = self.memory_on(card, wish)?;
         let compute = share_of(ask.compute, wish);
-        self.share_fits(card, compute, ask.mode)?;
+        self.share_fits(card, compute, ask.mode, None)?;
         let units = |bytes: Bytes| u32::try_from(bytes.0 / UNIT_BYTES).unwrap_or(u32::MAX);
         Ok(TenantGpu {
             uuid,
@@ -261,15 +276,17 @@ impl State {
         Ok((request, limit))
     }
 
-    fn share_fits(
+    /// Whether a tenant can have this share beside the others: a new one, or `but` with another share.
+    pub(crate) fn share_fits(
         &self,
         card: &Card,
         compute: ShareWish,
         mode: Option<Mode>,
+        but: Option<u64>,
     ) -> Result<(), Rejection> {
         let (uuid, index) = (card.facts.uuid, card.facts.index);
-        let here: Vec<_> = self.tenants.values().flat_map(|t| &t.gpus).collect();
-        let here: Vec<_> = here.into_iter().filter(|gpu| gpu.uuid == uuid).collect();
+        let others = self.tenants.values().filter(|t| Some(t.id) != but);
+        let here: Vec<_> = others.flat_map(|t| &t.gpus).filter(|gpu| gpu.uuid == uuid).collect();
         let taken: u32 = here.iter().map(|gpu| u32::from(gpu.share_percent)).sum();
         let left = 100_u32.saturating_sub(taken);
         if u32::from(compute.share.0) > left {
@@ -306,16 +323,18 @@ fn share_of(compute: Option<ShareWish>, memory: Option<&MemoryWish>) -> ShareWis
     }
 }
 
-fn readable_name(ask: &NewTenant) -> Result<String, Rejection> {
-    let Some(name) = &ask.name else { return Ok("unnamed".to_owned()) };
+/// A name of a tenant or of a group, if it can be printed.
+fn readable(name: Option<&str>, reason: Reason) -> Result<Option<&str>, Rejection> {
+    let Some(name) = name else { return Ok(None) };
     let printable = name.chars().all(|c| !c.is_control() && !is_format(c));
     if name.is_empty() || name.chars().count() > NAME_MAX || !printable {
         let shown: String = name.chars().take(NAME_MAX).collect();
-        let message = format!("{:?} is no name for a tenant", shown);
-        let help = "use 1 to 63 printable characters (--name)";
-        return Err(Rejection::new(Reason::Name, message, help));
+        let what = if reason == Reason::Group { "group" } else { "tenant" };
+        let message = format!("{shown:?} is no name for a {what}");
+        let help = format!("use 1 to 63 printable characters (--{})", reason.as_str());
+        return Err(Rejection::new(reason, message, help));
     }
-    Ok(name.clone())
+    Ok(Some(name))
 }
 
 /// Characters that show nothing themselves and change what stands around them.

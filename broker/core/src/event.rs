@@ -8,7 +8,7 @@ use halfwarp_api::{
 };
 use halfwarp_rest::NewTenant;
 
-use crate::{Nanos, admit::Rejection, card::Uuid};
+use crate::{Nanos, admit::Rejection, card::Uuid, change::Change, compute::GateWords};
 
 /// A connection to `join.sock`, numbered by the daemon, never twice the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -83,6 +83,8 @@ pub enum Event {
     End {
         tenant: u64,
     },
+    /// Something is to be different. Answer: [`Action::Changed`] or [`Action::Rejected`].
+    Change(Change),
     /// The process that a tenant lives for has ended.
     RunnerGone {
         tenant: u64,
@@ -130,6 +132,7 @@ pub struct WelcomeGpu {
     pub uuid: Uuid,
     pub limit_units: u32,
     pub context_units: u32,
+    pub lease: GateWords,
 }
 
 /// A tenant that was admitted.
@@ -146,6 +149,7 @@ pub enum Action {
     Admitted(Admitted),
     Rejected(Rejection),
     Ended,
+    Changed,
     /// Make the pages and send them with the frames. If that fails: [`Event::Died`].
     Welcome {
         client: ClientId,
@@ -173,6 +177,11 @@ pub enum Action {
     Headcount {
         client: ClientId,
         processes: u32,
+    },
+    /// Write these words into a page, the number before the gate, and wake whoever waits if it opens.
+    Gate {
+        at: PageRef,
+        words: GateWords,
     },
     /// Read these words now. Answer: [`Event::Pages`] before any other event.
     ReadPages {
@@ -222,9 +231,13 @@ kinds! {
     TenantAdmitted "tenant-admitted",
     TenantRefused "tenant-refused",
     TenantEnded "tenant-ended",
+    TenantChanged "tenant-changed",
+    GpuChanged "gpu-changed",
     Joined "joined",
     JoinRefused "join-refused",
     ProcessEnded "process-ended",
+    Interlocked "interlocked",
+    Stalled "stalled",
     OutOfMemory "out-of-memory",
     ContextMeasured "context-measured",
     UnknownFunction "unknown-function",

@@ -8,6 +8,7 @@ use halfwarp_api::wire::{NoteKind, Refusal, ToBroker};
 use crate::{
     FIRST_TENANT_NS, LINGER_NS, Nanos, SAMPLE_NS, SETTLING_SAMPLE_NS,
     card::{Card, CardFacts, Uuid},
+    compute::Compute,
     event::{Action, ClientId, Event, Happening, Kind, PageRef},
     recall::Why,
     tenant::{Process, Stage, Tenant},
@@ -60,6 +61,7 @@ pub struct State {
     pub(crate) empty_since: Option<Nanos>,
     had_tenant: bool,
     stopped: bool,
+    pub(crate) compute: Compute,
     counters: Counters,
 }
 
@@ -82,17 +84,20 @@ impl State {
             empty_since: Some(now),
             had_tenant: false,
             stopped: false,
+            compute: Compute::default(),
             counters: Counters::default(),
         }
     }
 
     /// Takes one event and says what follows from it.
     pub fn step(&mut self, now: Nanos, event: Event, actions: &mut Vec<Action>) {
+        self.compute_before(now);
         match event {
             Event::Admit { ask, token, uid, runner, at_s } => {
                 self.admit(&ask, token, uid, runner, at_s, actions);
             }
             Event::End { tenant } => self.end(now, tenant, actions),
+            Event::Change(change) => self.change(&change, actions),
             Event::RunnerGone { tenant } => self.runner_gone(now, tenant, actions),
             Event::Hello { client, peer, version, token, at_s } => {
                 self.hello(client, peer, version, token, at_s, actions);
@@ -106,6 +111,7 @@ impl State {
             Event::Tick => {}
         }
         self.run_timers(now, actions);
+        self.compute_after(now, actions);
         self.check();
     }
 
@@ -132,7 +138,14 @@ impl State {
             ToBroker::Note { kind, gpu, a, b } => {
                 self.noted(now, PageRef { client, slot: gpu }, kind, (a, b), actions);
             }
-            ToBroker::Want { .. } | ToBroker::Drained { .. } | ToBroker::Idle { .. } => {}
+            ToBroker::Want { gpu, .. } => {
+                self.wants(now, PageRef { client, slot: gpu }, actions);
+            }
+            ToBroker::Drained { seq, gpu, done, waiting } => {
+                let at = PageRef { client, slot: gpu };
+                self.drained(now, at, seq, done, waiting, actions);
+            }
+            ToBroker::Idle { gpu, lease } => self.is_idle(PageRef { client, slot: gpu }, lease),
         }
     }
 
@@ -200,7 +213,8 @@ impl State {
         });
         let contexts = self.processes.values().flat_map(|p| &p.gpus);
         let contexts = contexts.filter_map(|gpu| Some(gpu.measuring?.until));
-        let first = recalls.chain(contexts).chain(self.home_until).chain(self.stop_at()).min();
+        let others = self.home_until.into_iter().chain(self.stop_at()).chain(self.compute_due());
+        let first = recalls.chain(contexts).chain(others).min();
         first.map_or(self.next_sample, |at| at.min(self.next_sample))
     }
 

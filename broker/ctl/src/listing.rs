@@ -22,21 +22,27 @@ const CARD_WIDTH: usize = 28;
 pub(crate) fn tenants(view: &ViewArgs) -> Result<ExitCode, Failure> {
     let client = broker::existing(&view.which)?;
     let tenants = client.tenants().map_err(|e| e.failure(broker::asking(&client)))?;
-    match view.output {
-        Form::Json => output::print_json(&tenants)?,
-        form => output::print(&tenants_table(&tenants, form == Form::Wide))?,
+    print_tenants(&tenants, view.output).map(|()| ExitCode::SUCCESS)
+}
+
+pub(crate) fn print_tenants(tenants: &[Tenant], form: Form) -> Result<(), Failure> {
+    match form {
+        Form::Json => output::print_json(&tenants),
+        form => output::print(&tenants_table(tenants, form == Form::Wide)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn gpus(view: &ViewArgs) -> Result<ExitCode, Failure> {
     let client = broker::existing(&view.which)?;
     let gpus = client.gpus().map_err(|e| e.failure(broker::asking(&client)))?;
-    match view.output {
-        Form::Json => output::print_json(&gpus)?,
-        form => output::print(&gpus_table(&gpus, form == Form::Wide))?,
+    print_gpus(&gpus, view.output).map(|()| ExitCode::SUCCESS)
+}
+
+pub(crate) fn print_gpus(gpus: &[Gpu], form: Form) -> Result<(), Failure> {
+    match form {
+        Form::Json => output::print_json(&gpus),
+        form => output::print(&gpus_table(gpus, form == Form::Wide)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// A line for each card of each tenant; beside it a line for each of its processes.
@@ -159,6 +165,8 @@ mod tests {
             uid: 1000,
             state: "running".to_owned(),
             priority: 500,
+            group: None,
+            stalled: false,
             share: Percent(25),
             share_limit: Percent(60),
             swap: false,
@@ -172,6 +180,7 @@ mod tests {
                 held_bytes: Bytes((1 << 20) + 512),
                 context_bytes: Bytes(1 << 20),
                 refused: 3,
+                compute: halfwarp_rest::Compute::default(),
             }],
         }
     }
@@ -218,6 +227,7 @@ mod tests {
             uuid: wordy.gpus[0].uuid.clone(),
             name: "NVIDIA GeForce RTX 4090 Laptop GPU".to_owned(),
             mode: Mode::Timesharing,
+            lease_ms: 100,
             memory_total_bytes: Bytes(143_771 << 20),
             memory_used_bytes: Some(Bytes(143_771 << 20)),
             memory_requested_bytes: Bytes(143_771 << 20),
