@@ -15,7 +15,10 @@ use shim_cuda_headers::{
     CUmipmappedArray,
 };
 
-use crate::process::Slot;
+use crate::{
+    pools::{PoolId, Pools},
+    process::Slot,
+};
 
 /// What the program knows an allocation by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,17 +57,26 @@ impl From<CUmipmappedArray> for Place {
 pub(crate) struct Allocation {
     pub(crate) slot: Slot,
     pub(crate) units: u32,
-    /// It is freed with this context; pools and VMM outlive theirs.
-    pub(crate) context: Option<CUcontext>,
+    pub(crate) within: Within,
 }
 
-/// Physical memory made by `cuMemCreate`: alive while a handle or a mapping refers to it.
+/// What an allocation ends with, if nobody frees it before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Within {
+    Context(CUcontext),
+    /// The pool's reserve is charged in its place.
+    Pool(PoolId),
+}
+
+/// Physical memory made by `cuMemCreate`: alive while a handle, a mapping or a descriptor that was
+/// exported for it refers to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Physical {
     slot: Slot,
     units: u32,
     handles: u32,
     mappings: u32,
+    exports: u32,
 }
 
 /// Where physical memory is mapped.
@@ -149,6 +161,7 @@ type Map<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 /// The books.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
+    pub(crate) pools: Pools,
     allocations: Map<Place, Entry>,
     physical: Map<u64, Physical>,
     next_physical: u64,
@@ -180,14 +193,23 @@ impl Books {
     }
 
     /// Whether a context has ended whose end began after `mark`.
-    pub(crate) fn has_ended_since(&self, context: Option<CUcontext>, mark: Mark) -> bool {
-        context.and_then(|c| self.ended.get(&c)).is_some_and(|ended| *ended > mark)
+    pub(crate) fn has_ended_since(&self, within: Within, mark: Mark) -> bool {
+        let Within::Context(context) = within else { return false };
+        self.ended.get(&context).is_some_and(|ended| *ended > mark)
     }
 
     /// Enters an allocation under what the driver gave; frees what was there and must be gone.
     pub(crate) fn enter(&mut self, place: Place, allocation: Allocation) -> Option<Freed> {
         let former = self.allocations.insert(place, Entry { allocation, since: self.now })?;
-        Some((former.allocation.slot, former.allocation.units))
+        self.free(former)
+    }
+
+    /// What an entry that is out of the books frees.
+    pub(crate) fn free(&mut self, entry: Entry) -> Option<Freed> {
+        match entry.allocation.within {
+            Within::Pool(pool) => self.pools.let_go(pool),
+            Within::Context(_) => Some((entry.allocation.slot, entry.allocation.units)),
+        }
     }
 
     /// Takes an allocation out, before the driver is asked to free it: once the driver has, another
@@ -198,9 +220,9 @@ impl Books {
 
     /// The driver did not free it: as before, unless its context ended or something else is there.
     pub(crate) fn restore(&mut self, place: Place, entry: Entry) -> Option<Freed> {
-        let gone = self.has_ended_since(entry.allocation.context, entry.since);
+        let gone = self.has_ended_since(entry.allocation.within, entry.since);
         if gone || self.allocations.contains_key(&place) {
-            return Some((entry.allocation.slot, entry.allocation.units));
+            return self.free(entry);
         }
         self.allocations.insert(place, entry);
         None
@@ -212,7 +234,7 @@ impl Books {
             return None;
         }
         self.allocations.remove(&place);
-        Some((entry.allocation.slot, entry.allocation.units))
+        self.free(entry)
     }
 
     /// Enters physical memory under its handle.
@@ -224,7 +246,7 @@ impl Books {
     ) {
         let id = self.next_physical;
         self.next_physical += 1;
-        self.physical.insert(id, Physical { slot, units, handles: 1, mappings: 0 });
+        self.physical.insert(id, Physical { slot, units, handles: 1, mappings: 0, exports: 0 });
         self.handles.insert(handle, id);
     }
 
@@ -282,6 +304,21 @@ impl Books {
         self.free_if_unused(id)
     }
 
+    /// The driver is about to export a handle. Nobody sees the end of a descriptor, which may be in
+    /// another process: what has been exported is free when this process ends.
+    pub(crate) fn begin_export(&mut self, handle: CUmemGenericAllocationHandle) -> Option<u64> {
+        let id = self.physical_of(handle)?;
+        self.physical.get_mut(&id)?.exports += 1;
+        Some(id)
+    }
+
+    /// The driver did not export it; what that frees.
+    pub(crate) fn export_failed(&mut self, id: u64) -> Option<Freed> {
+        let physical = self.physical.get_mut(&id)?;
+        physical.exports = physical.exports.saturating_sub(1);
+        self.free_if_unused(id)
+    }
+
     /// The driver is about to map a handle. It counts as mapped from here, so that nobody who releases
     /// the handle meanwhile finds the memory unused.
     pub(crate) fn begin_map(&mut self, handle: CUmemGenericAllocationHandle) -> Option<u64> {
@@ -334,7 +371,7 @@ impl Books {
 
     fn free_if_unused(&mut self, id: u64) -> Option<Freed> {
         let physical = *self.physical.get(&id)?;
-        if physical.handles > 0 || physical.mappings > 0 {
+        if physical.handles > 0 || physical.mappings > 0 || physical.exports > 0 {
             return None;
         }
         self.physical.remove(&id);
@@ -437,7 +474,7 @@ impl Books {
         *ended = mark.max(*ended);
         let (mut freed, mut unsure) = (Vec::new(), Vec::new());
         self.allocations.retain(|place, entry| {
-            if entry.allocation.context != Some(context) {
+            if entry.allocation.within != Within::Context(context) {
                 return true;
             }
             if entry.since >= mark {

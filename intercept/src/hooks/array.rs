@@ -18,7 +18,7 @@ use shim_cuda_headers::{
 
 use super::{
     joined,
-    linear::{Ends, allocate, free, written},
+    linear::{allocate, free, written},
 };
 use crate::{
     books::Place,
@@ -82,7 +82,7 @@ fn create(
         return make().0;
     }
     let bytes = said_by_driver(described, levels).unwrap_or_else(|| shape.estimated_bytes());
-    allocate(process, function, bytes, Ends::WithContext, make)
+    allocate(process, function, bytes, make)
 }
 
 /// What the driver says such an array takes, if it can say so.

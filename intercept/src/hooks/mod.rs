@@ -11,7 +11,9 @@ mod context;
 mod info;
 mod linear;
 mod lookup;
+mod pool;
 mod start;
+mod sync;
 mod vmm;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -83,6 +85,9 @@ macro_rules! by_memory {
     (Array $symbol:ident) => {
         array::$symbol
     };
+    (Pool $symbol:ident) => {
+        pool::$symbol
+    };
     ($memory:ident $symbol:ident) => {
         linear::$symbol
     };
@@ -108,7 +113,9 @@ macro_rules! hooks {
 
 /// Rows that cost no memory.
 mod nothing {
-    pub(crate) use super::{info::*, lookup::*, start::*};
+    pub(crate) use super::{
+        info::*, lookup::*, pool::nothing::*, start::*, sync::*, vmm::nothing::*,
+    };
 }
 
 driver_table!(hooks);
