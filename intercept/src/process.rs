@@ -21,13 +21,13 @@ use std::{
 };
 
 use halfwarp_api::wire::{NoteKind, Refusal, ToBroker, ToClient};
+use halfwarp_books::{Begin, Books, Slot};
 use halfwarp_gate::ledger::{self, Ledger};
 use halfwarp_label as label;
 use shim_cuda_headers::{CUdevice, CUresult, CUuuid, DriverFn};
 
 use crate::{
     attach::{self, Card, Identity, JOIN_TIMEOUT, Joined, Refused},
-    books::{Begin, Books},
     life,
     line::Line,
     mail::{Answer, Mail, Question},
@@ -45,10 +45,6 @@ const FIGURES_TIMEOUT: Duration = Duration::from_secs(1);
 static REFUSED: AtomicBool = AtomicBool::new(false);
 /// Joins that were refused, so that whoever waits for another thread's sees its end.
 static REFUSALS: AtomicU32 = AtomicU32::new(0);
-
-/// A tenant's card slot: below [`halfwarp_api::GPUS`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Slot(pub(crate) u8);
 
 /// What this process knows since it joined.
 #[derive(Debug)]

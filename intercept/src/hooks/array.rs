@@ -9,6 +9,7 @@
 
 use std::ffi::c_uint;
 
+use halfwarp_books::Place;
 use halfwarp_gate::array::{DEFERRED_MAPPING, Shape};
 use shim_cuda_headers::{
     CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY_DESCRIPTOR_v2, CUDA_ARRAY_MEMORY_REQUIREMENTS_v1,
@@ -21,7 +22,6 @@ use super::{
     linear::{allocate, free, written},
 };
 use crate::{
-    books::Place,
     process::Process,
     real::{self, call},
     sys::Errno,

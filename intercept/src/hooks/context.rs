@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_uint};
 
+use halfwarp_books::{Freed, Mark, Slot};
 use halfwarp_label as label;
 use shim_cuda_headers::{
     CUcontext, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUresult, DriverFn,
@@ -13,12 +14,7 @@ use super::{
     linear::{is_allocated, refuse},
     pool,
 };
-use crate::{
-    books::{Freed, Mark},
-    process::{Process, Slot},
-    real::call,
-    sys::Errno,
-};
+use crate::{process::Process, real::call, sys::Errno};
 
 /// Releases what the books say is free.
 pub(super) fn release_all(process: &Process, freed: impl IntoIterator<Item = Freed>) {

@@ -15,16 +15,12 @@
 use std::ffi::c_uint;
 
 use halfwarp_api::{UNIT_BYTES, units, wire::NoteKind};
+use halfwarp_books::{Allocation, Mark, Place, Slot, Within};
 use halfwarp_label as label;
 use shim_cuda_headers::{CUdeviceptr, CUdeviceptr_v1, CUpointer_attribute, CUresult, DriverFn};
 
 use super::{context, current, joined, pool};
-use crate::{
-    books::{Allocation, Mark, Place, Within},
-    process::Process,
-    real::call,
-    sys::Errno,
-};
+use crate::{process::Process, real::call, sys::Errno};
 
 /// The driver backs managed memory in pieces of this size.
 const MANAGED_GRANULE_BYTES: u64 = 2 << 20;
@@ -94,12 +90,7 @@ pub(super) fn is_allocated(place: Place) -> bool {
 }
 
 /// Out of memory, with a note for the broker's event log.
-pub(super) fn refuse(
-    process: &Process,
-    function: DriverFn,
-    slot: crate::process::Slot,
-    bytes: u64,
-) -> CUresult {
+pub(super) fn refuse(process: &Process, function: DriverFn, slot: Slot, bytes: u64) -> CUresult {
     process.note(NoteKind::OutOfMemory, slot, bytes, function as u64);
     CUresult::OUT_OF_MEMORY
 }
@@ -234,7 +225,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
 }
 
 /// Corrects the charge of a fresh allocation to what the driver really took.
-fn recharge(process: &Process, at: CUdeviceptr, bytes: u64) -> Result<(), crate::process::Slot> {
+fn recharge(process: &Process, at: CUdeviceptr, bytes: u64) -> Result<(), Slot> {
     let at = Place::Address(at);
     let Some(mut entry) = process.books().take(at) else { return Ok(()) };
     let Allocation { slot, units: guess, .. } = entry.allocation;

@@ -21,7 +21,9 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use shim_cuda_headers::driver_table;
 use shim_cuda_headers::*;
 
-use crate::{life, process::Process, process::Slot, real::call};
+use halfwarp_books::Slot;
+
+use crate::{life, process::Process, real::call};
 
 /// What a hook does first.
 enum Start {

@@ -1,4 +1,4 @@
-//! Stream-ordered memory. What is charged is each pool's reserve ([`crate::pools`]): the most that an
+//! Stream-ordered memory. What is charged is each pool's reserve ([`halfwarp_books::Pools`]): the most that an
 //! allocation can make it grow by beforehand, what the driver says it became afterwards. A pool
 //! shrinks where it is trimmed or destroyed and where the program synchronises, so the driver is
 //! asked again there, and whenever a charge is refused.
@@ -8,6 +8,7 @@
 use std::ffi::{c_int, c_uint};
 
 use halfwarp_api::{UNIT_BYTES, units};
+use halfwarp_books::{Allocation, Known, Look, Place, PoolId, Settled, Slot, Within};
 use halfwarp_label as label;
 use shim_cuda_headers::{
     CUdevice, CUdeviceptr, CUmemAllocationType, CUmemLocation, CUmemPool_attribute,
@@ -19,9 +20,7 @@ use super::{
     linear::{free, refuse, written},
 };
 use crate::{
-    books::{Allocation, Place, Within},
-    pools::{Known, Look, PoolId, Settled},
-    process::{Process, Slot},
+    process::Process,
     real::{self, call},
     sys::Errno,
 };

@@ -12,14 +12,12 @@
 //! What others have begun and not ended stays charged on top, so the charge never falls below the
 //! reserve. Plain data, as all of the books; whoever looks at a pool does so without a lock.
 
-use std::collections::HashMap;
-
 use shim_cuda_headers::CUmemoryPool;
 
-use crate::{books::Freed, process::Slot};
+use crate::{Freed, Slot, spread::Map};
 
 /// A pool, for as long as anything of it is charged. Handles come again, this does not.
-pub(crate) type PoolId = u64;
+pub type PoolId = u64;
 
 #[derive(Debug)]
 struct Pool {
@@ -39,15 +37,15 @@ struct Pool {
 
 /// Where a pool stood before the driver was asked for its reserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Look {
-    pub(crate) id: PoolId,
-    pub(crate) handle: CUmemoryPool,
+pub struct Look {
+    pub id: PoolId,
+    pub handle: CUmemoryPool,
     steps: u64,
 }
 
 /// What follows from a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Settled {
+pub enum Settled {
     Even,
     /// The pool has shrunk, or did not grow as far as it might have.
     Free(Freed),
@@ -59,27 +57,28 @@ pub(crate) enum Settled {
 
 /// What a handle stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Known {
+pub enum Known {
     Pool(PoolId, Slot),
     /// Memory of the host.
     Free,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Pools {
-    open: HashMap<CUmemoryPool, Known>,
-    all: HashMap<PoolId, Pool>,
+pub struct Pools {
+    open: Map<CUmemoryPool, Known>,
+    all: Map<PoolId, Pool>,
     next: PoolId,
 }
 
 impl Pools {
     /// What a handle is known as.
-    pub(crate) fn known(&self, handle: CUmemoryPool) -> Option<Known> {
+    #[must_use]
+    pub fn known(&self, handle: CUmemoryPool) -> Option<Known> {
         self.open.get(&handle).copied()
     }
 
     /// A pool on a card was met or made; `made` says that the handle is certainly a new pool's.
-    pub(crate) fn meet(&mut self, handle: CUmemoryPool, slot: Slot, made: bool) -> PoolId {
+    pub fn meet(&mut self, handle: CUmemoryPool, slot: Slot, made: bool) -> PoolId {
         if let (Some(Known::Pool(id, _)), false) = (self.known(handle), made) {
             return id;
         }
@@ -93,12 +92,12 @@ impl Pools {
     }
 
     /// A pool of memory that costs nothing.
-    pub(crate) fn exempt(&mut self, handle: CUmemoryPool) {
+    pub fn exempt(&mut self, handle: CUmemoryPool) {
         self.open.insert(handle, Known::Free);
     }
 
     /// An allocation is about to be asked of the driver, with `units` charged for it.
-    pub(crate) fn begin(&mut self, id: PoolId, units: u32) {
+    pub fn begin(&mut self, id: PoolId, units: u32) {
         if let Some(pool) = self.all.get_mut(&id) {
             pool.steps += 1;
             pool.charged += units;
@@ -107,7 +106,7 @@ impl Pools {
     }
 
     /// The driver has answered.
-    pub(crate) fn end(&mut self, id: PoolId, units: u32, allocated: bool) {
+    pub fn end(&mut self, id: PoolId, units: u32, allocated: bool) {
         if let Some(pool) = self.all.get_mut(&id) {
             pool.steps += 1;
             pool.begun = pool.begun.saturating_sub(units);
@@ -116,20 +115,22 @@ impl Pools {
     }
 
     /// Pools whose reserve can be asked for, on one card or on all.
-    pub(crate) fn looks(&self, on: Option<Slot>) -> Vec<Look> {
+    #[must_use]
+    pub fn looks(&self, on: Option<Slot>) -> Vec<Look> {
         let wanted = |pool: &&Pool| !pool.closing && on.is_none_or(|slot| slot == pool.slot);
         let looks = self.all.iter().filter(|(_, pool)| wanted(pool));
         looks.map(|(id, pool)| Look { id: *id, handle: pool.handle, steps: pool.steps }).collect()
     }
 
     /// The same for one pool.
-    pub(crate) fn look(&self, id: PoolId) -> Option<Look> {
+    #[must_use]
+    pub fn look(&self, id: PoolId) -> Option<Look> {
         let pool = self.all.get(&id).filter(|pool| !pool.closing)?;
         Some(Look { id, handle: pool.handle, steps: pool.steps })
     }
 
     /// The driver told a pool's reserve after `look`.
-    pub(crate) fn settle(&mut self, look: Look, reserved: u32) -> Settled {
+    pub fn settle(&mut self, look: Look, reserved: u32) -> Settled {
         let Some(pool) = self.all.get_mut(&look.id).filter(|pool| !pool.closing) else {
             return Settled::Even;
         };
@@ -146,7 +147,7 @@ impl Pools {
     }
 
     /// More was charged, as [`Settled::Short`] asked. What is to be given back if the pool is gone.
-    pub(crate) fn charged(&mut self, id: PoolId, slot: Slot, units: u32) -> Option<Freed> {
+    pub fn charged(&mut self, id: PoolId, slot: Slot, units: u32) -> Option<Freed> {
         match self.all.get_mut(&id) {
             Some(pool) => {
                 pool.charged += units;
@@ -157,30 +158,30 @@ impl Pools {
     }
 
     /// An allocation was given back; what that frees.
-    pub(crate) fn let_go(&mut self, id: PoolId) -> Option<Freed> {
+    pub fn let_go(&mut self, id: PoolId) -> Option<Freed> {
         let pool = self.all.get_mut(&id)?;
         pool.outstanding = pool.outstanding.saturating_sub(1);
         self.end_if_done(id)
     }
 
     /// The handle is about to be destroyed: from here on it may stand for another pool.
-    pub(crate) fn begin_destroy(&mut self, handle: CUmemoryPool) -> Option<Known> {
+    pub fn begin_destroy(&mut self, handle: CUmemoryPool) -> Option<Known> {
         self.open.remove(&handle)
     }
 
     /// The driver did not destroy it.
-    pub(crate) fn restore(&mut self, handle: CUmemoryPool, known: Known) {
+    pub fn restore(&mut self, handle: CUmemoryPool, known: Known) {
         self.open.entry(handle).or_insert(known);
     }
 
     /// The driver destroyed it; what that frees.
-    pub(crate) fn destroyed(&mut self, id: PoolId) -> Option<Freed> {
+    pub fn destroyed(&mut self, id: PoolId) -> Option<Freed> {
         self.all.get_mut(&id)?.closing = true;
         self.end_if_done(id)
     }
 
     /// No context of this process is left on a card, and with them went what pools held there.
-    pub(crate) fn end_closing(&mut self, slot: Slot) -> Vec<Freed> {
+    pub fn end_closing(&mut self, slot: Slot) -> Vec<Freed> {
         let done = |pool: &Pool| pool.closing && pool.slot == slot;
         let ids: Vec<_> = self.all.iter().filter(|(_, p)| done(p)).map(|(id, _)| *id).collect();
         let freed = ids.into_iter().filter_map(|id| self.all.remove(&id));
