@@ -18,11 +18,11 @@ use axum::{
     },
     http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, patch},
 };
-use halfwarp_broker_core::{Event, Reason, Rejection};
+use halfwarp_broker_core::{Change, Event, Reason, Rejection, Uuid};
 use halfwarp_rest::{Admitted, NewTenant, Node};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     clock,
@@ -73,8 +73,9 @@ fn router(about: Arc<About>) -> Router {
             "/api/v1/gpus",
             get(async |State(about): Shared| Json(about.desk.show(|s| s.gpus()))),
         )
+        .route("/api/v1/gpus/{uuid}", patch(change_gpu))
         .route("/api/v1/tenants", get(tenants).post(admit))
-        .route("/api/v1/tenants/{id}", get(tenant).delete(end))
+        .route("/api/v1/tenants/{id}", get(tenant).delete(end).patch(change_tenant))
         .route("/api/v1/events", get(events))
         .route("/metrics", get(scrape))
         .route("/healthz", get(async || "ok"))
@@ -142,10 +143,14 @@ async fn end(State(about): Shared, id: Id) -> Response {
     }
 }
 
-fn asked(body: &[u8]) -> Result<NewTenant, Rejection> {
-    serde_json::from_slice(body).map_err(|error| {
-        let message = format!("the tenant asked for could not be read: {error}");
-        Rejection::new(Reason::Malformed, message, "send the fields of `NewTenant` as JSON")
+fn asked<T: DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+    what: &str,
+) -> Result<T, Rejection> {
+    let body = body.map_err(|error| unread(&error))?;
+    serde_json::from_slice(&body).map_err(|error| {
+        let message = format!("the body could not be read: {error}");
+        Rejection::new(Reason::Malformed, message, format!("send the fields of `{what}` as JSON"))
     })
 }
 
@@ -163,7 +168,7 @@ async fn admit(
     ConnectInfo(User(uid)): ConnectInfo<User>,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let ask: NewTenant = match body.map_err(|error| unread(&error)).and_then(|body| asked(&body)) {
+    let ask: NewTenant = match asked(body, "NewTenant") {
         Ok(ask) => ask,
         Err(rejection) => return refused(&rejection),
     };
@@ -196,6 +201,53 @@ async fn admit(
         }
         Some(Answer::Rejected(rejection)) => refused(&rejection),
         _ => failed(&"the core gave no answer"),
+    }
+}
+
+async fn change_tenant(
+    State(about): Shared,
+    id: Id,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let Ok(Path(text)) = id else { return refused(&no_such_path()) };
+    let Ok(id) = text.parse() else { return unknown(&text) };
+    let to = match asked(body, "TenantChange") {
+        Ok(to) => to,
+        Err(rejection) => return refused(&rejection),
+    };
+    match about.desk.step(Event::Change(Change::Tenant { id, to })) {
+        Some(Answer::Rejected(rejection)) => refused(&rejection),
+        _ => about
+            .desk
+            .show(|state| state.tenant(id))
+            .map_or_else(|| unknown(&text), |tenant| Json(tenant).into_response()),
+    }
+}
+
+async fn change_gpu(
+    State(about): Shared,
+    uuid: Id,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let Ok(Path(text)) = uuid else { return refused(&no_such_path()) };
+    let uuid = match text.parse::<Uuid>() {
+        Ok(uuid) => uuid,
+        Err(error) => {
+            let help = "`halfwarp gpus -o wide` shows the UUIDs";
+            return refused(&Rejection::new(Reason::NoSuchGpu, error.to_string(), help));
+        }
+    };
+    let to = match asked(body, "GpuChange") {
+        Ok(to) => to,
+        Err(rejection) => return refused(&rejection),
+    };
+    match about.desk.step(Event::Change(Change::Gpu { uuid, to })) {
+        Some(Answer::Rejected(rejection)) => refused(&rejection),
+        _ => {
+            let gpus = about.desk.show(|state| state.gpus());
+            let gpu = gpus.into_iter().find(|gpu| gpu.uuid == uuid.to_string());
+            gpu.map_or_else(|| failed(&"a card is gone"), |gpu| Json(gpu).into_response())
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) enum Answer {
     Admitted(Admitted),
     Rejected(Rejection),
     Ended,
+    Changed,
 }
 
 /// A connection, and after its welcome the pages of its process.
@@ -211,6 +212,7 @@ impl Inner {
                     }
                     Action::Rejected(rejection) => answer = Some(Answer::Rejected(rejection)),
                     Action::Ended => answer = Some(Answer::Ended),
+                    Action::Changed => answer = Some(Answer::Changed),
                     Action::Welcome { client, tenant, gpus } => {
                         if let Err(error) = self.welcome(client, tenant, &gpus) {
                             tracing::warn!(%error, "a process could not be welcomed");

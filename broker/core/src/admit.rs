@@ -16,7 +16,7 @@ use crate::{
 };
 
 const NAME_MAX: usize = 63;
-const PRIORITY: std::ops::RangeInclusive<u16> = 1..=1000;
+pub(crate) const PRIORITY: std::ops::RangeInclusive<u16> = 1..=1000;
 const PRIORITY_NORMAL: u16 = 500;
 
 macro_rules! reasons {
@@ -52,6 +52,8 @@ reasons! {
     ModeDiffers "mode-differs",
     Priority "priority",
     Name "name",
+    Lease "lease",
+    NotYet "not-yet",
     NoSwap "no-swap",
     RunnerGone "runner-gone",
     UnknownTenant "unknown-tenant",
@@ -208,7 +210,7 @@ impl State {
         let wish = if ask.memory.len() == 1 { ask.memory.first() } else { ask.memory.get(place) };
         let (request, limit) = self.memory_on(card, wish)?;
         let compute = share_of(ask.compute, wish);
-        self.share_fits(card, compute, ask.mode)?;
+        self.share_fits(card, compute, ask.mode, None)?;
         let units = |bytes: Bytes| u32::try_from(bytes.0 / UNIT_BYTES).unwrap_or(u32::MAX);
         Ok(TenantGpu {
             uuid,
@@ -261,15 +263,17 @@ impl State {
         Ok((request, limit))
     }
 
-    fn share_fits(
+    /// Whether a tenant can have this share beside the others: a new one, or `but` with another share.
+    pub(crate) fn share_fits(
         &self,
         card: &Card,
         compute: ShareWish,
         mode: Option<Mode>,
+        but: Option<u64>,
     ) -> Result<(), Rejection> {
         let (uuid, index) = (card.facts.uuid, card.facts.index);
-        let here: Vec<_> = self.tenants.values().flat_map(|t| &t.gpus).collect();
-        let here: Vec<_> = here.into_iter().filter(|gpu| gpu.uuid == uuid).collect();
+        let others = self.tenants.values().filter(|t| Some(t.id) != but);
+        let here: Vec<_> = others.flat_map(|t| &t.gpus).filter(|gpu| gpu.uuid == uuid).collect();
         let taken: u32 = here.iter().map(|gpu| u32::from(gpu.share_percent)).sum();
         let left = 100_u32.saturating_sub(taken);
         if u32::from(compute.share.0) > left {

@@ -83,6 +83,8 @@ pub struct CardFacts {
 pub(crate) struct Card {
     pub(crate) facts: CardFacts,
     pub(crate) mode: Mode,
+    /// Length of a turn.
+    pub(crate) lease_ms: u16,
     /// Measured cost of a context.
     pub(crate) context_units: Option<u32>,
     pub(crate) sample: Option<CardSample>,
@@ -112,11 +114,14 @@ const GUESS_BYTES_EACH: u64 = 4 << 20;
 /// Assumed where NVML does not say how many multiprocessors there are.
 const MULTIPROCESSORS: u32 = 80;
 
+pub(crate) const LEASE_MS_DEFAULT: u16 = 100;
+
 impl Card {
     pub(crate) fn new(facts: CardFacts) -> Self {
         Self {
             facts,
             mode: Mode::default(),
+            lease_ms: LEASE_MS_DEFAULT,
             context_units: None,
             sample: None,
             foreign_units: [0; 2],

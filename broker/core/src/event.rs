@@ -8,7 +8,7 @@ use halfwarp_api::{
 };
 use halfwarp_rest::NewTenant;
 
-use crate::{Nanos, admit::Rejection, card::Uuid};
+use crate::{Nanos, admit::Rejection, card::Uuid, change::Change};
 
 /// A connection to `join.sock`, numbered by the daemon, never twice the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -83,6 +83,8 @@ pub enum Event {
     End {
         tenant: u64,
     },
+    /// Something is to be different. Answer: [`Action::Changed`] or [`Action::Rejected`].
+    Change(Change),
     /// The process that a tenant lives for has ended.
     RunnerGone {
         tenant: u64,
@@ -146,6 +148,7 @@ pub enum Action {
     Admitted(Admitted),
     Rejected(Rejection),
     Ended,
+    Changed,
     /// Make the pages and send them with the frames. If that fails: [`Event::Died`].
     Welcome {
         client: ClientId,
@@ -222,6 +225,8 @@ kinds! {
     TenantAdmitted "tenant-admitted",
     TenantRefused "tenant-refused",
     TenantEnded "tenant-ended",
+    TenantChanged "tenant-changed",
+    GpuChanged "gpu-changed",
     Joined "joined",
     JoinRefused "join-refused",
     ProcessEnded "process-ended",

@@ -8,6 +8,7 @@
 
 mod admit;
 mod card;
+mod change;
 mod context;
 mod death;
 mod event;
@@ -23,6 +24,7 @@ mod view;
 
 pub use admit::{Reason, Rejection};
 pub use card::{CardFacts, Uuid, UuidError};
+pub use change::Change;
 pub use event::{
     Action, Admitted, CardSample, ClientId, Event, Happening, Kind, PageRef, PageWord, Peer,
     Runner, Sample, WelcomeGpu, Word,

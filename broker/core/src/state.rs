@@ -93,6 +93,7 @@ impl State {
                 self.admit(&ask, token, uid, runner, at_s, actions);
             }
             Event::End { tenant } => self.end(now, tenant, actions),
+            Event::Change(change) => self.change(&change, actions),
             Event::RunnerGone { tenant } => self.runner_gone(now, tenant, actions),
             Event::Hello { client, peer, version, token, at_s } => {
                 self.hello(client, peer, version, token, at_s, actions);

@@ -59,6 +59,7 @@ impl State {
             uuid: card.facts.uuid.to_string(),
             name: card.facts.name.clone(),
             mode: card.mode,
+            lease_ms: card.lease_ms,
             memory_total_bytes: Bytes(card.facts.total_bytes),
             memory_used_bytes: card.sample.as_ref().map(|sample| Bytes(sample.used_bytes)),
             memory_requested_bytes: as_bytes(self.requested_units(card.facts.uuid)),

@@ -21,6 +21,9 @@ pub(crate) enum Command {
     Ps(ViewArgs),
     /// Show GPUs and what is promised and held on them
     Gpus(ViewArgs),
+    /// Change a tenant (compute, priority, memory) or a GPU (mode, lease) while programs run
+    #[command(after_help = SET_HELP)]
+    Set(SetArgs),
     /// Show what has happened
     Events(EventsArgs),
     /// Watch two tenants share a GPU, a simulated one where there is none
@@ -39,6 +42,15 @@ pub(crate) enum Command {
         arguments: Vec<OsString>,
     },
 }
+
+const SET_HELP: &str = "\
+Examples:
+  halfwarp set 3 compute=25%..60% priority=high
+  halfwarp set 0 mode=fair lease=50
+  halfwarp set GPU-1f2e mode=strict
+
+A number is a tenant's ID where a tenant's key stands behind it, and a GPU's index where a GPU's
+does. A lease is 20 to 1000 ms.";
 
 const RUN_HELP: &str = "\
 Examples:
@@ -118,6 +130,20 @@ pub(crate) struct ViewArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct SetArgs {
+    /// ID of a tenant (`halfwarp ps`), or INDEX, UUID or a unique beginning of one of a GPU
+    #[arg(value_name = "ID|GPU")]
+    pub(crate) target: String,
+
+    /// compute=P%|P%..P%, priority=CLASS, memory=M|M..M for a tenant; mode=MODE, lease=MS for a GPU
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    pub(crate) changes: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct EventsArgs {
     /// Go on showing events as they happen
     #[arg(short, long)]
@@ -152,7 +178,7 @@ pub(crate) enum Form {
     Json,
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
+pub(crate) fn mode(text: &str) -> Result<Mode, String> {
     match text {
         "timesharing" => Ok(Mode::Timesharing),
         "fair" => Ok(Mode::Fair),
@@ -161,7 +187,7 @@ fn mode(text: &str) -> Result<Mode, String> {
     }
 }
 
-fn priority(text: &str) -> Result<u16, String> {
+pub(crate) fn priority(text: &str) -> Result<u16, String> {
     match text {
         "high" => Ok(1000),
         "normal" => Ok(500),

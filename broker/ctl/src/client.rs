@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use halfwarp_rest::{Admitted, Event, Gpu, NewTenant, Node, Problem, Tenant};
+use halfwarp_rest::{
+    Admitted, Event, Gpu, GpuChange, NewTenant, Node, Problem, Tenant, TenantChange,
+};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes as Chunk};
 use hyper_util::rt::TokioIo;
@@ -130,6 +132,16 @@ impl Client {
     pub(crate) fn admit(&self, wish: &NewTenant) -> Result<Admitted, CallError> {
         let body = serde_json::to_vec(wish).map_err(|e| CallError::Garbage(e.to_string()))?;
         json(&self.call(Method::POST, "/api/v1/tenants", body)?)
+    }
+
+    pub(crate) fn change_tenant(&self, id: u64, to: &TenantChange) -> Result<Tenant, CallError> {
+        let body = serde_json::to_vec(to).map_err(|e| CallError::Garbage(e.to_string()))?;
+        json(&self.call(Method::PATCH, &format!("/api/v1/tenants/{id}"), body)?)
+    }
+
+    pub(crate) fn change_gpu(&self, uuid: &str, to: GpuChange) -> Result<Gpu, CallError> {
+        let body = serde_json::to_vec(&to).map_err(|e| CallError::Garbage(e.to_string()))?;
+        json(&self.call(Method::PATCH, &format!("/api/v1/gpus/{uuid}"), body)?)
     }
 
     pub(crate) fn dismiss(&self, id: u64) -> Result<(), CallError> {

@@ -22,21 +22,27 @@ const CARD_WIDTH: usize = 28;
 pub(crate) fn tenants(view: &ViewArgs) -> Result<ExitCode, Failure> {
     let client = broker::existing(&view.which)?;
     let tenants = client.tenants().map_err(|e| e.failure(broker::asking(&client)))?;
-    match view.output {
-        Form::Json => output::print_json(&tenants)?,
-        form => output::print(&tenants_table(&tenants, form == Form::Wide))?,
+    print_tenants(&tenants, view.output).map(|()| ExitCode::SUCCESS)
+}
+
+pub(crate) fn print_tenants(tenants: &[Tenant], form: Form) -> Result<(), Failure> {
+    match form {
+        Form::Json => output::print_json(&tenants),
+        form => output::print(&tenants_table(tenants, form == Form::Wide)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn gpus(view: &ViewArgs) -> Result<ExitCode, Failure> {
     let client = broker::existing(&view.which)?;
     let gpus = client.gpus().map_err(|e| e.failure(broker::asking(&client)))?;
-    match view.output {
-        Form::Json => output::print_json(&gpus)?,
-        form => output::print(&gpus_table(&gpus, form == Form::Wide))?,
+    print_gpus(&gpus, view.output).map(|()| ExitCode::SUCCESS)
+}
+
+pub(crate) fn print_gpus(gpus: &[Gpu], form: Form) -> Result<(), Failure> {
+    match form {
+        Form::Json => output::print_json(&gpus),
+        form => output::print(&gpus_table(gpus, form == Form::Wide)),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// A line for each card of each tenant; beside it a line for each of its processes.
@@ -218,6 +224,7 @@ mod tests {
             uuid: wordy.gpus[0].uuid.clone(),
             name: "NVIDIA GeForce RTX 4090 Laptop GPU".to_owned(),
             mode: Mode::Timesharing,
+            lease_ms: 100,
             memory_total_bytes: Bytes(143_771 << 20),
             memory_used_bytes: Some(Bytes(143_771 << 20)),
             memory_requested_bytes: Bytes(143_771 << 20),

@@ -16,6 +16,7 @@ mod listing;
 mod output;
 mod pages;
 mod run;
+mod set;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,7 @@ fn obey(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Run(asked) => run::run(&asked),
         Command::Ps(view) => listing::tenants(&view),
         Command::Gpus(view) => listing::gpus(&view),
+        Command::Set(asked) => set::set(&asked),
         Command::Events(asked) => events::events(&asked),
         Command::Demo(asked) => demo::demo(&asked),
         Command::Doctor(view) => doctor::doctor(&view),

@@ -56,6 +56,8 @@ pub struct Gpu {
     pub uuid: String,
     pub name: String,
     pub mode: Mode,
+    /// Length of a turn in `fair` and `strict`.
+    pub lease_ms: u16,
     /// Physical size.
     pub memory_total_bytes: Bytes,
     /// As the card shows it (NVML), everybody's.
@@ -148,7 +150,7 @@ pub struct TenantChange {
 }
 
 /// Changes a card, all or nothing. What is not named stays.
-#[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct GpuChange {
     pub mode: Option<Mode>,
@@ -175,7 +177,7 @@ pub struct Event {
     pub number: u64,
     pub at: f64,
     /// A closed set, kebab-case: `broker-started`, `tenant-admitted`, `tenant-refused`,
-    /// `tenant-ended`, `joined`, `join-refused`, `process-ended`, `out-of-memory`,
+    /// `tenant-ended`, `tenant-changed`, `gpu-changed`, `joined`, `join-refused`, `process-ended`, `out-of-memory`,
     /// `context-measured`, `unknown-function`, `settled`, `unattributed`, `protocol-error`.
     pub kind: String,
     pub tenant: Option<u64>,

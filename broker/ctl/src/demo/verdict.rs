@@ -144,6 +144,7 @@ mod tests {
             index: 0,
             uuid: "GPU-a".to_owned(),
             name: "a card".to_owned(),
+            lease_ms: 100,
             mode: Mode::Timesharing,
             memory_total_bytes: Bytes(16 << 30),
             memory_used_bytes: None,
