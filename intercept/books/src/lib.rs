@@ -128,6 +128,7 @@ impl Books {
     }
 
     /// Enters an allocation under what the driver gave; frees what was there and must be gone.
+    #[inline]
     pub fn enter(&mut self, place: Place, allocation: Allocation) -> Option<Freed> {
         let former = self.allocations.insert(place, Entry { allocation, since: self.now })?;
         self.free(former)
@@ -143,6 +144,7 @@ impl Books {
 
     /// Takes an allocation out, before the driver is asked to free it: once the driver has, another
     /// thread may be given the same address or handle.
+    #[inline]
     pub fn take(&mut self, place: Place) -> Option<Entry> {
         self.allocations.remove(&place)
     }
