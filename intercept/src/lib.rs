@@ -4,15 +4,13 @@
 //! A call comes from stage one's slot either to a function in [`hooks`] or straight to the driver.
 //! The files, in the order one wants to read them: `open` (stage one's question answered), `real`
 //! (the driver beneath), `life` (what a fork leaves of us), `attach` (joining the broker), `process`
-//! (what we know once joined), `line` (the connection), `mail` (questions to the broker), `books`
-//! (which allocation holds what), `hooks` (the rows we answer), `sys` (every libc call), `say` (the one line we may write).
+//! (what we know once joined), `line` (the connection), `mail` (questions to the broker), `hooks` (the rows we answer), `sys` (every libc call), `say` (the one line we may write).
 //!
 //! We are a guest: no exit, no panic across the boundary, no lock held while the driver is called or
 //! at a fork, errno and signal state left as they were.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod attach;
-mod books;
 mod hooks;
 mod life;
 mod line;

@@ -21,13 +21,13 @@ use std::{
 };
 
 use halfwarp_api::wire::{NoteKind, Refusal, ToBroker, ToClient};
+use halfwarp_books::{Begin, Books, Slot};
 use halfwarp_gate::ledger::{self, Ledger};
 use halfwarp_label as label;
 use shim_cuda_headers::{CUdevice, CUresult, CUuuid, DriverFn};
 
 use crate::{
     attach::{self, Card, Identity, JOIN_TIMEOUT, Joined, Refused},
-    books::{Begin, Books},
     life,
     line::Line,
     mail::{Answer, Mail, Question},
@@ -46,10 +46,6 @@ static REFUSED: AtomicBool = AtomicBool::new(false);
 /// Joins that were refused, so that whoever waits for another thread's sees its end.
 static REFUSALS: AtomicU32 = AtomicU32::new(0);
 
-/// A tenant's card slot: below [`halfwarp_api::GPUS`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Slot(pub(crate) u8);
-
 /// What this process knows since it joined.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -63,6 +59,8 @@ pub(crate) struct Process {
     /// By CUDA's device ordinal.
     by_ordinal: Vec<Slot>,
     books: Mutex<Books>,
+    /// Whether there has been a stream-ordered pool.
+    pools: AtomicBool,
     /// Something has come of a charge for a context.
     overhead_decided: Condvar,
 }
@@ -110,6 +108,7 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
         cards,
         by_ordinal,
         books: Mutex::new(Books::default()),
+        pools: AtomicBool::new(false),
         overhead_decided: Condvar::new(),
     });
     // Kept for ever: our thread and all others refer to it.
@@ -161,6 +160,27 @@ impl Process {
         self.by_ordinal.get(usize::try_from(device).ok()?).copied()
     }
 
+    /// The CUDA device ordinal of a slot.
+    pub(crate) fn device_of(&self, slot: Slot) -> Option<CUdevice> {
+        let at = self.by_ordinal.iter().position(|known| *known == slot)?;
+        CUdevice::try_from(at).ok()
+    }
+
+    /// How many devices this process sees.
+    pub(crate) fn device_count(&self) -> CUdevice {
+        CUdevice::try_from(self.by_ordinal.len()).unwrap_or(CUdevice::MAX)
+    }
+
+    /// A stream-ordered pool is in the books.
+    pub(crate) fn note_pool(&self) {
+        self.pools.store(true, Ordering::Release);
+    }
+
+    /// Whether pools are in the books, so that their reserves are worth a look.
+    pub(crate) fn has_pools(&self) -> bool {
+        self.pools.load(Ordering::Acquire)
+    }
+
     /// Estimate of a context's cost on a card, in units.
     pub(crate) fn context_units(&self, slot: Slot) -> u32 {
         self.cards.iter().find(|c| c.slot == slot.0).map_or(0, |c| c.context_units)
@@ -192,6 +212,11 @@ impl Process {
             Some(Err(_)) => self.grow_slow(slot, units),
             None => Err(CUresult::OUT_OF_MEMORY),
         }
+    }
+
+    /// Charges if that needs nobody's leave.
+    pub(crate) fn charge_at_once(&self, slot: Slot, units: u32) -> bool {
+        self.with_word(slot, |word| ledger::reserve(word, units)) == Some(Ok(()))
     }
 
     /// Gives back what was charged.

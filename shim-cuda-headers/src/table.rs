@@ -88,8 +88,8 @@ macro_rules! driver_table {
             cuCtxSetFlags "cuCtxSetFlags" 12010 Any Nothing Open Free Nothing AfterInit Forward (a: c_uint);
             cuCtxSetLimit "cuCtxSetLimit" 3010 Any Context Open Free Nothing AfterInit Forward (a: CUlimit, b: usize);
             cuCtxSetSharedMemConfig "cuCtxSetSharedMemConfig" 4020 Any Nothing Open Free Nothing AfterInit Forward (a: CUsharedconfig);
-            cuCtxSynchronize "cuCtxSynchronize" 2000 Any Nothing Open Unsafe Nothing AfterInit Forward ();
-            cuCtxSynchronize_v2 "cuCtxSynchronize" 13000 Any Nothing Open Unsafe Nothing AfterInit Forward (a: CUcontext);
+            cuCtxSynchronize "cuCtxSynchronize" 2000 Any Nothing Open Unsafe Nothing AfterInit Hook ();
+            cuCtxSynchronize_v2 "cuCtxSynchronize" 13000 Any Nothing Open Unsafe Nothing AfterInit Hook (a: CUcontext);
             cuCtxWaitEvent "cuCtxWaitEvent" 12050 Any Nothing Open Unsafe Nothing AfterInit Forward (a: CUcontext, b: CUevent);
             cuDestroyExternalMemory "cuDestroyExternalMemory" 10000 Any External Open Free FreesExternal AfterInit Forward (a: CUexternalMemory);
             cuDestroyExternalSemaphore "cuDestroyExternalSemaphore" 10000 Any Nothing Open Free Nothing AfterInit Forward (a: CUexternalSemaphore);
@@ -157,7 +157,7 @@ macro_rules! driver_table {
             cuEventRecord_ptsz "cuEventRecord" 7000 PerThread Nothing Residency Node Nothing AfterInit Forward (a: CUevent, b: CUstream);
             cuEventRecordWithFlags "cuEventRecordWithFlags" 11010 Legacy Nothing Residency Node Nothing AfterInit Forward (a: CUevent, b: CUstream, c: c_uint);
             cuEventRecordWithFlags_ptsz "cuEventRecordWithFlags" 11010 PerThread Nothing Residency Node Nothing AfterInit Forward (a: CUevent, b: CUstream, c: c_uint);
-            cuEventSynchronize "cuEventSynchronize" 2000 Any Nothing Open Unsafe Nothing AfterInit Forward (a: CUevent);
+            cuEventSynchronize "cuEventSynchronize" 2000 Any Nothing Open Unsafe Nothing AfterInit Hook (a: CUevent);
             cuExternalMemoryGetMappedBuffer "cuExternalMemoryGetMappedBuffer" 10000 Any External Residency Free MakesMemory AfterInit Forward (a: *mut CUdeviceptr, b: CUexternalMemory, c: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1);
             cuExternalMemoryGetMappedMipmappedArray "cuExternalMemoryGetMappedMipmappedArray" 10000 Any External Residency Free MakesArray AfterInit Forward (a: *mut CUmipmappedArray, b: CUexternalMemory, c: *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1);
             cuFabricCpyBatchAsync "cuFabricCpyBatchAsync" 13050 Legacy Nothing Residency Node Nothing AfterInit Forward (a: usize, b: *mut CUDA_FABRIC_COPY_BATCH_OP_v1, c: c_ulonglong, d: CUstream);
@@ -486,7 +486,7 @@ macro_rules! driver_table {
             cuMemDiscardAndPrefetchBatchAsync_ptsz "cuMemDiscardAndPrefetchBatchAsync" 13000 PerThread Nothing Residency Node Nothing AfterInit Forward (a: *mut CUdeviceptr, b: *mut usize, c: usize, d: *mut CUmemLocation, e: *mut usize, f: usize, g: c_ulonglong, h: CUstream);
             cuMemDiscardBatchAsync "cuMemDiscardBatchAsync" 13000 Legacy Nothing Residency Node Nothing AfterInit Forward (a: *mut CUdeviceptr, b: *mut usize, c: usize, d: c_ulonglong, e: CUstream);
             cuMemDiscardBatchAsync_ptsz "cuMemDiscardBatchAsync" 13000 PerThread Nothing Residency Node Nothing AfterInit Forward (a: *mut CUdeviceptr, b: *mut usize, c: usize, d: c_ulonglong, e: CUstream);
-            cuMemExportToShareableHandle "cuMemExportToShareableHandle" 10020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut c_void, b: CUmemGenericAllocationHandle, c: CUmemAllocationHandleType, d: c_ulonglong);
+            cuMemExportToShareableHandle "cuMemExportToShareableHandle" 10020 Any Nothing Open Free Nothing AfterInit Hook (a: *mut c_void, b: CUmemGenericAllocationHandle, c: CUmemAllocationHandleType, d: c_ulonglong);
             cuMemFree "cuMemFree" 2000 Any Linear Open Unsafe FreesMemory AfterInit Hook (a: CUdeviceptr_v1);
             cuMemFree_v2 "cuMemFree" 3020 Any Linear Open Unsafe FreesMemory AfterInit Hook (a: CUdeviceptr);
             cuMemFreeAsync "cuMemFreeAsync" 11020 Legacy Pool Residency Node FreesMemory AfterInit Hook (a: CUdeviceptr, b: CUstream);
@@ -497,12 +497,12 @@ macro_rules! driver_table {
             cuMemGetAddressRange_v2 "cuMemGetAddressRange" 3020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUdeviceptr, b: *mut usize, c: CUdeviceptr);
             cuMemGetAllocationGranularity "cuMemGetAllocationGranularity" 10020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut usize, b: *const CUmemAllocationProp_v1, c: CUmemAllocationGranularity_flags);
             cuMemGetAllocationPropertiesFromHandle "cuMemGetAllocationPropertiesFromHandle" 10020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUmemAllocationProp_v1, b: CUmemGenericAllocationHandle);
-            cuMemGetDefaultMemPool "cuMemGetDefaultMemPool" 13000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUmemoryPool, b: *mut CUmemLocation, c: CUmemAllocationType);
+            cuMemGetDefaultMemPool "cuMemGetDefaultMemPool" 13000 Any Nothing Open Free Nothing AfterInit Hook (a: *mut CUmemoryPool, b: *mut CUmemLocation, c: CUmemAllocationType);
             cuMemGetHandleForAddressRange "cuMemGetHandleForAddressRange" 11070 Any Nothing Open Free Nothing AfterInit Forward (a: *mut c_void, b: CUdeviceptr, c: usize, d: CUmemRangeHandleType, e: c_ulonglong);
             cuMemGetInfo "cuMemGetInfo" 2000 Any Nothing Open Free Nothing AfterInit Hook (a: *mut c_uint, b: *mut c_uint);
             cuMemGetInfo_v2 "cuMemGetInfo" 3020 Any Nothing Open Free Nothing AfterInit Hook (a: *mut usize, b: *mut usize);
             cuMemGetLocationInfo "cuMemGetLocationInfo" 13040 Any Nothing Open Free Nothing AfterInit Forward (a: CUdeviceptr, b: usize, c: usize, d: usize, e: *mut CUmemLocation);
-            cuMemGetMemPool "cuMemGetMemPool" 13000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUmemoryPool, b: *mut CUmemLocation, c: CUmemAllocationType);
+            cuMemGetMemPool "cuMemGetMemPool" 13000 Any Nothing Open Free Nothing AfterInit Hook (a: *mut CUmemoryPool, b: *mut CUmemLocation, c: CUmemAllocationType);
             cuMemHostAlloc "cuMemHostAlloc" 2020 Any Host Open Unsafe MakesHostMemory AfterInit Forward (a: *mut *mut c_void, b: usize, c: c_uint);
             cuMemHostGetDevicePointer "cuMemHostGetDevicePointer" 2020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUdeviceptr_v1, b: *mut c_void, c: c_uint);
             cuMemHostGetDevicePointer_v2 "cuMemHostGetDevicePointer" 3020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUdeviceptr, b: *mut c_void, c: c_uint);
@@ -514,8 +514,8 @@ macro_rules! driver_table {
             cuMemMap "cuMemMap" 10020 Any Vmm Residency Free MakesMapping AfterInit Hook (a: CUdeviceptr, b: usize, c: usize, d: CUmemGenericAllocationHandle, e: c_ulonglong);
             cuMemMapArrayAsync "cuMemMapArrayAsync" 11010 Legacy Vmm Residency Node Nothing AfterInit Forward (a: *mut CUarrayMapInfo_v1, b: c_uint, c: CUstream);
             cuMemMapArrayAsync_ptsz "cuMemMapArrayAsync" 11010 PerThread Vmm Residency Node Nothing AfterInit Forward (a: *mut CUarrayMapInfo_v1, b: c_uint, c: CUstream);
-            cuMemPoolCreate "cuMemPoolCreate" 11020 Any Pool Open Free MakesPool AfterInit Forward (a: *mut CUmemoryPool, b: *const CUmemPoolProps_v1);
-            cuMemPoolDestroy "cuMemPoolDestroy" 11020 Any Pool Open Free FreesPool AfterInit Forward (a: CUmemoryPool);
+            cuMemPoolCreate "cuMemPoolCreate" 11020 Any Pool Open Free MakesPool AfterInit Hook (a: *mut CUmemoryPool, b: *const CUmemPoolProps_v1);
+            cuMemPoolDestroy "cuMemPoolDestroy" 11020 Any Pool Open Free FreesPool AfterInit Hook (a: CUmemoryPool);
             cuMemPoolExportPointer "cuMemPoolExportPointer" 11020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUmemPoolPtrExportData_v1, b: CUdeviceptr);
             cuMemPoolExportToShareableHandle "cuMemPoolExportToShareableHandle" 11020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut c_void, b: CUmemoryPool, c: CUmemAllocationHandleType, d: c_ulonglong);
             cuMemPoolGetAccess "cuMemPoolGetAccess" 11020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUmemAccess_flags, b: CUmemoryPool, c: *mut CUmemLocation);
@@ -524,7 +524,7 @@ macro_rules! driver_table {
             cuMemPoolImportPointer "cuMemPoolImportPointer" 11020 Any Pool Residency Free MakesMemory AfterInit Forward (a: *mut CUdeviceptr, b: CUmemoryPool, c: *mut CUmemPoolPtrExportData_v1);
             cuMemPoolSetAccess "cuMemPoolSetAccess" 11020 Any Nothing Open Free Nothing AfterInit Forward (a: CUmemoryPool, b: *const CUmemAccessDesc_v1, c: usize);
             cuMemPoolSetAttribute "cuMemPoolSetAttribute" 11020 Any Nothing Open Free Nothing AfterInit Forward (a: CUmemoryPool, b: CUmemPool_attribute, c: *mut c_void);
-            cuMemPoolTrimTo "cuMemPoolTrimTo" 11020 Any Pool Residency Free Nothing AfterInit Forward (a: CUmemoryPool, b: usize);
+            cuMemPoolTrimTo "cuMemPoolTrimTo" 11020 Any Pool Residency Free Nothing AfterInit Hook (a: CUmemoryPool, b: usize);
             cuMemPrefetchAsync "cuMemPrefetchAsync" 8000 Legacy Nothing Residency Node Nothing AfterInit Forward (a: CUdeviceptr, b: usize, c: CUdevice, d: CUstream);
             cuMemPrefetchAsync_ptsz "cuMemPrefetchAsync" 8000 PerThread Nothing Residency Node Nothing AfterInit Forward (a: CUdeviceptr, b: usize, c: CUdevice, d: CUstream);
             cuMemPrefetchAsync_v2 "cuMemPrefetchAsync" 12020 Legacy Nothing Residency Node Nothing AfterInit Forward (a: CUdeviceptr, b: usize, c: CUmemLocation, d: c_uint, e: CUstream);
@@ -671,8 +671,8 @@ macro_rules! driver_table {
             cuStreamQuery_ptsz "cuStreamQuery" 7000 PerThread Nothing Open Unsafe Nothing AfterInit Forward (a: CUstream);
             cuStreamSetAttribute "cuStreamSetAttribute" 11000 Legacy Nothing Open Free Nothing AfterInit Forward (a: CUstream, b: CUstreamAttrID, c: *const CUstreamAttrValue_v1);
             cuStreamSetAttribute_ptsz "cuStreamSetAttribute" 11000 PerThread Nothing Open Free Nothing AfterInit Forward (a: CUstream, b: CUstreamAttrID, c: *const CUstreamAttrValue_v1);
-            cuStreamSynchronize "cuStreamSynchronize" 2000 Legacy Nothing Open Unsafe Nothing AfterInit Forward (a: CUstream);
-            cuStreamSynchronize_ptsz "cuStreamSynchronize" 7000 PerThread Nothing Open Unsafe Nothing AfterInit Forward (a: CUstream);
+            cuStreamSynchronize "cuStreamSynchronize" 2000 Legacy Nothing Open Unsafe Nothing AfterInit Hook (a: CUstream);
+            cuStreamSynchronize_ptsz "cuStreamSynchronize" 7000 PerThread Nothing Open Unsafe Nothing AfterInit Hook (a: CUstream);
             cuStreamUpdateCaptureDependencies "cuStreamUpdateCaptureDependencies" 11030 Legacy Nothing Open Free Nothing AfterInit Forward (a: CUstream, b: *mut CUgraphNode, c: usize, d: c_uint);
             cuStreamUpdateCaptureDependencies_ptsz "cuStreamUpdateCaptureDependencies" 11030 PerThread Nothing Open Free Nothing AfterInit Forward (a: CUstream, b: *mut CUgraphNode, c: usize, d: c_uint);
             cuStreamUpdateCaptureDependencies_v2 "cuStreamUpdateCaptureDependencies" 12030 Legacy Nothing Open Free Nothing AfterInit Forward (a: CUstream, b: *mut CUgraphNode, c: *const CUgraphEdgeData, d: usize, e: c_uint);

@@ -9,6 +9,7 @@
 
 use std::ffi::c_uint;
 
+use halfwarp_books::Place;
 use halfwarp_gate::array::{DEFERRED_MAPPING, Shape};
 use shim_cuda_headers::{
     CUDA_ARRAY_DESCRIPTOR_v1, CUDA_ARRAY_DESCRIPTOR_v2, CUDA_ARRAY_MEMORY_REQUIREMENTS_v1,
@@ -18,10 +19,9 @@ use shim_cuda_headers::{
 
 use super::{
     joined,
-    linear::{Ends, allocate, free, written},
+    linear::{allocate, free, written},
 };
 use crate::{
-    books::Place,
     process::Process,
     real::{self, call},
     sys::Errno,
@@ -82,7 +82,7 @@ fn create(
         return make().0;
     }
     let bytes = said_by_driver(described, levels).unwrap_or_else(|| shape.estimated_bytes());
-    allocate(process, function, bytes, Ends::WithContext, make)
+    allocate(process, function, bytes, make)
 }
 
 /// What the driver says such an array takes, if it can say so.

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_uint};
 
+use halfwarp_books::{Freed, Mark, Slot};
 use halfwarp_label as label;
 use shim_cuda_headers::{
     CUcontext, CUctxCreateParams, CUdevice, CUexecAffinityParam, CUresult, DriverFn,
@@ -11,13 +12,9 @@ use shim_cuda_headers::{
 use super::{
     joined,
     linear::{is_allocated, refuse},
+    pool,
 };
-use crate::{
-    books::{Freed, Mark},
-    process::{Process, Slot},
-    real::call,
-    sys::Errno,
-};
+use crate::{process::Process, real::call, sys::Errno};
 
 /// Releases what the books say is free.
 pub(super) fn release_all(process: &Process, freed: impl IntoIterator<Item = Freed>) {
@@ -108,6 +105,16 @@ creates! {
     cuCtxCreate_v4(params: *mut CUctxCreateParams);
 }
 
+/// The last context of this process on a card is gone, and with it what its pools held.
+fn left(process: &Process, overhead: Option<Freed>) {
+    release_all(process, overhead);
+    if let Some((slot, _)) = overhead {
+        let freed = process.books().pools.end_closing(slot);
+        release_all(process, freed);
+        pool::settle_all(process, Some(slot));
+    }
+}
+
 /// Enters the end of what was in a context before `mark`; of what was entered since, the driver says
 /// whether it is still there.
 fn end(process: &Process, context: CUcontext, mark: Mark) {
@@ -135,7 +142,7 @@ macro_rules! destroys {
                 end(process, context, mark);
                 // If the handle stands for a later one already, that has taken its place.
                 let freed = process.books().leave_context(context, mark).ok().flatten();
-                release_all(process, freed);
+                left(process, freed);
             }
             code
         }
@@ -167,8 +174,9 @@ fn primary_ended(process: &Process, device: CUdevice, was_reset: Option<Mark>) {
             return;
         }
         end(process, context, mark);
-        if let Ok(freed) = process.books().leave_context(context, mark) {
-            return release_all(process, freed);
+        let freed = process.books().leave_context(context, mark);
+        if let Ok(freed) = freed {
+            return left(process, freed);
         }
     }
 }

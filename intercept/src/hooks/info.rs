@@ -6,12 +6,13 @@ use std::ffi::c_uint;
 use halfwarp_api::bytes;
 use shim_cuda_headers::{CUdevice, CUresult};
 
-use super::{current, joined};
+use super::{current, joined, pool};
 use crate::{process::Process, real::call, sys::Errno};
 
 /// Free and total bytes of the current context's card, as the tenant has them.
 fn tenant_figures(process: &Process) -> Option<(u64, u64)> {
     let (_, slot) = current(process)?;
+    pool::settle_all(process, Some(slot));
     let (limit, held) = process.figures(slot);
     Some((bytes(limit.saturating_sub(held)), bytes(limit)))
 }

@@ -1,5 +1,5 @@
-//! Memory that has an address of its own: linear, pitched, managed, stream-ordered; and the order of
-//! things, which arrays share.
+//! Memory that has an address of its own and is charged as asked for: linear, pitched, managed; and
+//! the order of things, which arrays share.
 //!
 //! An allocation, in the order things happen:
 //!
@@ -15,18 +15,12 @@
 use std::ffi::c_uint;
 
 use halfwarp_api::{UNIT_BYTES, units, wire::NoteKind};
+use halfwarp_books::{Allocation, Mark, Place, Slot, Within};
 use halfwarp_label as label;
-use shim_cuda_headers::{
-    CUdeviceptr, CUdeviceptr_v1, CUmemoryPool, CUpointer_attribute, CUresult, CUstream, DriverFn,
-};
+use shim_cuda_headers::{CUdeviceptr, CUdeviceptr_v1, CUpointer_attribute, CUresult, DriverFn};
 
-use super::{context, current, joined};
-use crate::{
-    books::{Allocation, Mark, Place},
-    process::Process,
-    real::call,
-    sys::Errno,
-};
+use super::{context, current, joined, pool};
+use crate::{process::Process, real::call, sys::Errno};
 
 /// The driver backs managed memory in pieces of this size.
 const MANAGED_GRANULE_BYTES: u64 = 2 << 20;
@@ -34,21 +28,12 @@ const MANAGED_GRANULE_BYTES: u64 = 2 << 20;
 /// chose is charged afterwards.
 const PITCH_BYTES: u64 = 512;
 
-/// Whether an allocation ends with the context it was made in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ends {
-    WithContext,
-    /// Pools belong to the device.
-    ByItself,
-}
-
 /// Charges `bytes`, lets the driver allocate, and enters what it gave. `made` returns the driver's
 /// code and the address or handle.
 pub(super) fn allocate(
     process: &Process,
     function: DriverFn,
     bytes: u64,
-    ends: Ends,
     make: impl FnOnce() -> (CUresult, Place),
 ) -> CUresult {
     let Some((current, slot)) = current(process) else { return make().0 };
@@ -59,7 +44,7 @@ pub(super) fn allocate(
         return refuse(process, function, slot, bytes);
     };
     // A context that the runtime made behind our back is charged when it is first seen here.
-    if context::seen(process, slot).is_err() || process.charge(slot, units).is_err() {
+    if context::seen(process, slot).is_err() || pool::charge(process, slot, units).is_err() {
         return refuse(process, function, slot, bytes);
     }
     label::charge_done();
@@ -67,8 +52,8 @@ pub(super) fn allocate(
     let (code, place) = make();
     label::driver_allocated();
     if code.is_ok() {
-        let context = (ends == Ends::WithContext).then_some(current);
-        enter(process, place, Allocation { slot, units, context }, before);
+        let allocation = Allocation { slot, units, within: Within::Context(current) };
+        enter(process, place, allocation, before);
         label::allocation_entered();
     } else {
         process.release(slot, units);
@@ -80,7 +65,7 @@ pub(super) fn allocate(
 fn enter(process: &Process, place: Place, allocation: Allocation, mut before: Mark) {
     loop {
         let mut books = process.books();
-        if !books.has_ended_since(allocation.context, before) {
+        if !books.has_ended_since(allocation.within, before) {
             let freed = books.enter(place, allocation);
             drop(books);
             return context::release_all(process, freed);
@@ -105,12 +90,7 @@ pub(super) fn is_allocated(place: Place) -> bool {
 }
 
 /// Out of memory, with a note for the broker's event log.
-pub(super) fn refuse(
-    process: &Process,
-    function: DriverFn,
-    slot: crate::process::Slot,
-    bytes: u64,
-) -> CUresult {
+pub(super) fn refuse(process: &Process, function: DriverFn, slot: Slot, bytes: u64) -> CUresult {
     process.note(NoteKind::OutOfMemory, slot, bytes, function as u64);
     CUresult::OUT_OF_MEMORY
 }
@@ -128,7 +108,12 @@ pub(super) fn free(
     label::driver_freed();
     if let Some(entry) = taken {
         if code.is_ok() {
-            process.release(entry.allocation.slot, entry.allocation.units);
+            if let Within::Pool(pool) = entry.allocation.within {
+                let freed = process.books().pools.let_go(pool);
+                context::release_all(process, freed);
+            } else {
+                process.release(entry.allocation.slot, entry.allocation.units);
+            }
             label::free_released();
         } else {
             let freed = process.books().restore(place, entry);
@@ -162,7 +147,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(out: *mut CUdeviceptr, bytes: usiz
     if out.is_null() {
         return make().0;
     }
-    allocate(process, DriverFn::cuMemAlloc_v2, bytes as u64, Ends::WithContext, make)
+    allocate(process, DriverFn::cuMemAlloc_v2, bytes as u64, make)
 }
 
 pub(crate) unsafe extern "C" fn cuMemAlloc(out: *mut CUdeviceptr_v1, bytes: c_uint) -> CUresult {
@@ -177,7 +162,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc(out: *mut CUdeviceptr_v1, bytes: c_ui
     if out.is_null() {
         return make().0;
     }
-    allocate(process, DriverFn::cuMemAlloc, bytes.into(), Ends::WithContext, make)
+    allocate(process, DriverFn::cuMemAlloc, bytes.into(), make)
 }
 
 pub(crate) unsafe extern "C" fn cuMemAllocManaged(
@@ -198,7 +183,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocManaged(
     }
     let whole =
         (bytes as u64).div_ceil(MANAGED_GRANULE_BYTES).saturating_mul(MANAGED_GRANULE_BYTES);
-    allocate(process, DriverFn::cuMemAllocManaged, whole, Ends::WithContext, make)
+    allocate(process, DriverFn::cuMemAllocManaged, whole, make)
 }
 
 pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
@@ -222,7 +207,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
     let row = (width as u64).div_ceil(PITCH_BYTES).saturating_mul(PITCH_BYTES);
     let guess = row.saturating_mul(height as u64);
     let function = DriverFn::cuMemAllocPitch_v2;
-    let code = allocate(process, function, guess, Ends::WithContext, make);
+    let code = allocate(process, function, guess, make);
     if !code.is_ok() {
         return code;
     }
@@ -240,13 +225,13 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
 }
 
 /// Corrects the charge of a fresh allocation to what the driver really took.
-fn recharge(process: &Process, at: CUdeviceptr, bytes: u64) -> Result<(), crate::process::Slot> {
+fn recharge(process: &Process, at: CUdeviceptr, bytes: u64) -> Result<(), Slot> {
     let at = Place::Address(at);
     let Some(mut entry) = process.books().take(at) else { return Ok(()) };
     let Allocation { slot, units: guess, .. } = entry.allocation;
     let real = units(bytes).unwrap_or(u32::MAX);
     let more = real.saturating_sub(guess);
-    let fits = more == 0 || process.charge(slot, more).is_ok();
+    let fits = more == 0 || pool::charge(process, slot, more).is_ok();
     process.release(slot, guess.saturating_sub(real));
     entry.allocation.units = if fits { real } else { guess };
     let freed = process.books().restore(at, entry);
@@ -274,7 +259,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch(
     }
     let row = u64::from(width).div_ceil(PITCH_BYTES) * PITCH_BYTES;
     let bytes = row.saturating_mul(height.into());
-    allocate(process, DriverFn::cuMemAllocPitch, bytes, Ends::WithContext, make)
+    allocate(process, DriverFn::cuMemAllocPitch, bytes, make)
 }
 
 pub(crate) unsafe extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> CUresult {
@@ -282,7 +267,10 @@ pub(crate) unsafe extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> CUresult {
     let give = || unsafe { call::cuMemFree_v2(address) };
     let process = joined!(give());
     let _errno = Errno::keep();
-    free(process, address, give)
+    let code = free(process, address, give);
+    // It may have waited for the card.
+    pool::settle_all(process, None);
+    code
 }
 
 pub(crate) unsafe extern "C" fn cuMemFree(address: CUdeviceptr_v1) -> CUresult {
@@ -290,64 +278,10 @@ pub(crate) unsafe extern "C" fn cuMemFree(address: CUdeviceptr_v1) -> CUresult {
     let give = || unsafe { call::cuMemFree(address) };
     let process = joined!(give());
     let _errno = Errno::keep();
-    free(process, address, give)
-}
-
-/// The stream-ordered rows, each for both default streams.
-macro_rules! stream_ordered {
-    ($($alloc:ident $from_pool:ident $free:ident;)*) => {$(
-        pub(crate) unsafe extern "C" fn $alloc(
-            out: *mut CUdeviceptr,
-            bytes: usize,
-            stream: CUstream,
-        ) -> CUresult {
-            let make = || {
-                // SAFETY: the arguments are the caller's, passed on unchanged.
-                let code = unsafe { call::$alloc(out, bytes, stream) };
-                // SAFETY: the output just passed.
-                unsafe { written(code, out) }
-            };
-            let process = joined!(make().0);
-            let _errno = Errno::keep();
-            if out.is_null() {
-                return make().0;
-            }
-            allocate(process, DriverFn::$alloc, bytes as u64, Ends::ByItself, make)
-        }
-
-        pub(crate) unsafe extern "C" fn $from_pool(
-            out: *mut CUdeviceptr,
-            bytes: usize,
-            pool: CUmemoryPool,
-            stream: CUstream,
-        ) -> CUresult {
-            let make = || {
-                // SAFETY: the arguments are the caller's, passed on unchanged.
-                let code = unsafe { call::$from_pool(out, bytes, pool, stream) };
-                // SAFETY: the output just passed.
-                unsafe { written(code, out) }
-            };
-            let process = joined!(make().0);
-            let _errno = Errno::keep();
-            if out.is_null() {
-                return make().0;
-            }
-            allocate(process, DriverFn::$from_pool, bytes as u64, Ends::ByItself, make)
-        }
-
-        pub(crate) unsafe extern "C" fn $free(address: CUdeviceptr, stream: CUstream) -> CUresult {
-            // SAFETY: the arguments are the caller's, passed on unchanged.
-            let give = || unsafe { call::$free(address, stream) };
-            let process = joined!(give());
-            let _errno = Errno::keep();
-            free(process, address, give)
-        }
-    )*};
-}
-
-stream_ordered! {
-    cuMemAllocAsync cuMemAllocFromPoolAsync cuMemFreeAsync;
-    cuMemAllocAsync_ptsz cuMemAllocFromPoolAsync_ptsz cuMemFreeAsync_ptsz;
+    let code = free(process, address, give);
+    // It may have waited for the card.
+    pool::settle_all(process, None);
+    code
 }
 
 const _: () = assert!(UNIT_BYTES == 512 && PITCH_BYTES.is_multiple_of(UNIT_BYTES));

@@ -13,11 +13,11 @@ use std::{
 };
 
 use halfwarp_api::wire::NoteKind;
+use halfwarp_books::Slot;
 use shim_cuda_headers::{CUdriverProcAddressQueryResult, CUresult, DriverFn};
 
 use crate::{
     life,
-    process::Slot,
     real::{self, call},
     sys::Errno,
 };

@@ -11,7 +11,9 @@ mod context;
 mod info;
 mod linear;
 mod lookup;
+mod pool;
 mod start;
+mod sync;
 mod vmm;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -19,7 +21,9 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use shim_cuda_headers::driver_table;
 use shim_cuda_headers::*;
 
-use crate::{life, process::Process, process::Slot, real::call};
+use halfwarp_books::Slot;
+
+use crate::{life, process::Process, real::call};
 
 /// What a hook does first.
 enum Start {
@@ -83,6 +87,9 @@ macro_rules! by_memory {
     (Array $symbol:ident) => {
         array::$symbol
     };
+    (Pool $symbol:ident) => {
+        pool::$symbol
+    };
     ($memory:ident $symbol:ident) => {
         linear::$symbol
     };
@@ -108,7 +115,9 @@ macro_rules! hooks {
 
 /// Rows that cost no memory.
 mod nothing {
-    pub(crate) use super::{info::*, lookup::*, start::*};
+    pub(crate) use super::{
+        info::*, lookup::*, pool::nothing::*, start::*, sync::*, vmm::nothing::*,
+    };
 }
 
 driver_table!(hooks);

@@ -9,7 +9,7 @@ use shim_cuda_headers::{
     CUresult, DriverFn,
 };
 
-use super::{context, joined, linear::refuse};
+use super::{context, joined, linear::refuse, pool};
 use crate::{real::call, sys::Errno};
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`; every other kind is host memory, which costs the tenant nothing,
@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
     let location = unsafe { (*prop).location };
     let slot = process.slot_of(location.id).filter(|_| location.kind == LOCATION_DEVICE);
     let Some(slot) = slot else { return make() };
-    let charged = units(size as u64).filter(|n| process.charge(slot, *n).is_ok());
+    let charged = units(size as u64).filter(|n| pool::charge(process, slot, *n).is_ok());
     let Some(charged) = charged else {
         return refuse(process, DriverFn::cuMemCreate, slot, size as u64);
     };
@@ -130,4 +130,34 @@ pub(crate) unsafe extern "C" fn cuMemUnmap(address: CUdeviceptr, size: usize) ->
         context::release_all(process, freed);
     }
     code
+}
+
+/// Rows that cost nothing, by the table.
+pub(crate) mod nothing {
+    use super::{
+        CUmemAllocationHandleType, CUmemGenericAllocationHandle, CUresult, Errno, c_ulonglong,
+        c_void, call, joined,
+    };
+
+    /// What was exported lives as long as anybody anywhere has the descriptor, which nobody can
+    /// follow: it is this process's until this process ends.
+    pub(crate) unsafe extern "C" fn cuMemExportToShareableHandle(
+        out: *mut c_void,
+        handle: CUmemGenericAllocationHandle,
+        kind: CUmemAllocationHandleType,
+        flags: c_ulonglong,
+    ) -> CUresult {
+        // SAFETY: the arguments are the caller's, passed on unchanged.
+        let export = || unsafe { call::cuMemExportToShareableHandle(out, handle, kind, flags) };
+        let process = joined!(export());
+        let _errno = Errno::keep();
+        // Before the driver is asked: another thread may release the handle meanwhile.
+        let physical = process.books().begin_export(handle);
+        let code = export();
+        if let (Some(id), false) = (physical, code.is_ok()) {
+            let freed = process.books().export_failed(id);
+            super::context::release_all(process, freed);
+        }
+        code
+    }
 }

@@ -13,13 +13,21 @@ use crate::command::{cargo, output};
 const ONLY: &[(&str, &[&str])] = &[
     ("shim-cuda-headers", &[]),
     ("halfwarp-gate", &["halfwarp-api", "loom"]),
+    ("halfwarp-books", &["shim-cuda-headers"]),
     ("halfwarp-api", &[]),
     ("halfwarp-broker-core", &["halfwarp-api", "halfwarp-rest"]),
     ("halfwarp-label", &[]),
     ("halfwarp-stage1", &["shim-cuda-headers", "halfwarp-gate", "libc"]),
     (
         "halfwarp-core",
-        &["shim-cuda-headers", "halfwarp-api", "halfwarp-gate", "halfwarp-label", "libc"],
+        &[
+            "shim-cuda-headers",
+            "halfwarp-api",
+            "halfwarp-books",
+            "halfwarp-gate",
+            "halfwarp-label",
+            "libc",
+        ],
     ),
     ("halfwarp-rest", &["serde", "thiserror"]),
     ("simcuda-ptx", &["thiserror"]),
@@ -29,6 +37,7 @@ const KNOW_CUDA: &[&str] = &[
     "shim-cuda-headers",
     "halfwarp-stage1",
     "halfwarp-core",
+    "halfwarp-books",
     "simcuda-driver",
     "simcuda-nvml",
     "halfwarpd",
@@ -39,7 +48,8 @@ const KNOW_CUDA: &[&str] = &[
 /// Nobody depends on these.
 const ENDS: &[&str] = &["halfwarp-tests", "halfwarp-benches", "xtask"];
 /// What lives in strangers' processes is the same in tests as in production.
-const WITHOUT_FEATURES: &[&str] = &["halfwarp-stage1", "halfwarp-core", "halfwarp-gate"];
+const WITHOUT_FEATURES: &[&str] =
+    &["halfwarp-stage1", "halfwarp-core", "halfwarp-books", "halfwarp-gate"];
 
 #[derive(Deserialize)]
 struct Metadata {
