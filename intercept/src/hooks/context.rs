@@ -14,9 +14,11 @@ use super::{
 };
 use crate::{
     books::{Freed, Mark},
+    capture,
     process::{Process, Slot},
     real::call,
     sys::Errno,
+    thread,
 };
 
 /// Releases what the books say is free.
@@ -56,6 +58,8 @@ fn make(
     };
     label::context_charged();
     let code = create();
+    // Most forms make it current.
+    thread::here().forget_context();
     label::driver_made_context();
     if !code.is_ok() {
         let freed = process.books().end_overhead(slot);
@@ -130,7 +134,9 @@ macro_rules! destroys {
             let process = joined!(destroy());
             let _errno = Errno::keep();
             let mark = process.books().mark();
+            let ending = capture::begin_end(process, Some(context));
             let code = destroy();
+            capture::finish_end(process, ending, code.is_ok());
             if code.is_ok() {
                 end(process, context, mark);
                 // If the handle stands for a later one already, that has taken its place.
@@ -182,8 +188,12 @@ macro_rules! primary_ends {
             let process = joined!(give_up());
             let _errno = Errno::keep();
             let mark = process.books().mark();
+            let primary = process.books().primary_of(device);
+            let ending = capture::begin_end(process, primary);
             let code = give_up();
-            if code.is_ok() && ($resets || last_release(process, device)) {
+            let gone = code.is_ok() && ($resets || last_release(process, device));
+            capture::finish_end(process, ending, gone);
+            if gone {
                 primary_ended(process, device, $resets.then_some(mark));
             }
             code
