@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::sys;
+use crate::{sys, wait::Bell};
 
 /// How long our thread sleeps at most before it looks whether the descriptor is still ours: one that
 /// the program has closed is not woken by anything else.
@@ -77,10 +77,19 @@ impl Line {
         self.while_it_stands(|number| sys::send_now(number, packet))
     }
 
-    /// Receives one packet; 0 bytes if none came within [`LOOK`]. An error means that the connection
-    /// is gone, on either side.
-    pub(crate) fn receive(&self, packet: &mut [u8]) -> io::Result<usize> {
-        match sys::receive(self.own().number()?, packet, &mut Vec::new()) {
+    /// Receives one packet; 0 bytes if none came within `at_most` or the bell rang first. An error
+    /// means that the connection is gone, on either side.
+    pub(crate) fn receive(
+        &self,
+        packet: &mut [u8],
+        bell: &Bell,
+        at_most: Duration,
+    ) -> io::Result<usize> {
+        let number = self.own().number()?;
+        if !bell.wait(number, at_most) {
+            return Ok(0);
+        }
+        match sys::receive(number, packet, &mut Vec::new()) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             other => other,

@@ -14,7 +14,7 @@ use halfwarp_api::wire::{Refusal, Token};
 use halfwarp_gate::stage::{self, FromStageOne, FromStageTwo};
 use shim_cuda_headers::{CUresult, DriverFn, NvmlFn};
 
-use crate::{attach::Identity, hooks, life, real, say, search, sys};
+use crate::{attach::Identity, hooks, life, real, say, search, sys, thread};
 
 /// Addresses of one library's rows, kept for ever.
 struct Slots {
@@ -84,6 +84,7 @@ unsafe extern "C" fn halfwarp_core_open(
     let from = unsafe { &*from };
     let Some(dlsym) = from.dlsym else { return not_ready };
     real::adopt(dlsym, from.handle);
+    thread::adopt(from.thread_block);
     let slots = if which == stage::NVML {
         NVML.get_or_init(nvml_slots)
     } else {

@@ -98,18 +98,20 @@ macro_rules! typed {
     ($($symbol:ident $asked:literal $version:literal $stream:ident $memory:ident $gate:ident
        $capture:ident $lifetime:ident $start:ident $answer:ident
        ($($arg:ident: $ty:ty),*);)*) => {
-        /// The driver's functions, typed.
+        /// The driver's functions, typed, with no gate before them: for our own thread, and for what
+        /// is done at a gate.
         #[allow(non_snake_case, reason = "the vendor's own names")]
         #[allow(dead_code, reason = "one function a row, whether a hook calls it or not")]
         #[allow(unused_imports, reason = "the table decides which types appear")]
         #[allow(clippy::too_many_arguments, reason = "the vendor's own signatures")]
-        pub(crate) mod call {
+        pub(crate) mod bare {
             use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
             use shim_cuda_headers::*;
 
             $(
                 #[doc = concat!("The driver's `", stringify!($symbol), "`.\n\n# Safety\n",
                     "As the driver asks of its caller: arguments are passed on unchanged.")]
+                #[inline]
                 pub(crate) unsafe fn $symbol($($arg: $ty),*) -> CUresult {
                     type Function = unsafe extern "C" fn($($ty),*) -> CUresult;
                     let address = super::address(DriverFn::$symbol);
@@ -121,6 +123,65 @@ macro_rules! typed {
                 }
             )*
         }
+
+        /// The driver's functions for the program's own calls: each behind what its row's columns
+        /// say, so no row with a gate can be called without passing it.
+        #[allow(non_snake_case, reason = "the vendor's own names")]
+        #[allow(dead_code, reason = "one function a row, whether a hook calls it or not")]
+        #[allow(unused_imports, reason = "the table decides which types appear")]
+        #[allow(clippy::too_many_arguments, reason = "the vendor's own signatures")]
+        pub(crate) mod call {
+            use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
+            use shim_cuda_headers::*;
+
+            $(
+                #[doc = concat!("The driver's `", stringify!($symbol), "`.\n\n# Safety\n",
+                    "As the driver asks of its caller: arguments are passed on unchanged.")]
+                #[inline]
+                pub(crate) unsafe fn $symbol($($arg: $ty),*) -> CUresult {
+                    // SAFETY: the arguments are the caller's, passed on unchanged.
+                    let call = || unsafe { super::bare::$symbol($($arg),*) };
+                    behind!($gate $capture $lifetime, $stream ($($arg),*), call)
+                }
+            )*
+        }
     };
+}
+
+/// What a call goes through before and after the driver, by its row's columns.
+macro_rules! behind {
+    (Lease $capture:ident $lifetime:ident, $stream:ident $args:tt, $call:ident) => {
+        crate::gates::launch(|| facts!($stream $args), $call)
+    };
+    (Residency Begin $lifetime:ident, $stream:ident $args:tt, $call:ident) => {
+        crate::capture::begin(&facts!($stream $args), $call)
+    };
+    (Residency End $lifetime:ident, $stream:ident $args:tt, $call:ident) => {
+        crate::capture::end(&facts!($stream $args), $call)
+    };
+    (Residency $capture:ident $lifetime:ident, $stream:ident $args:tt, $call:ident) => {
+        crate::gates::memory($call)
+    };
+    (Open Free MakesStream, $stream:ident $args:tt, $call:ident) => {
+        crate::capture::stream_made(&facts!($stream $args), $call)
+    };
+    (Open Free FreesStream, $stream:ident $args:tt, $call:ident) => {
+        crate::capture::stream_gone(&facts!($stream $args), $call)
+    };
+    (Open $capture:ident $lifetime:ident, $stream:ident $args:tt, $call:ident) => {
+        $call()
+    };
+}
+
+/// What a call's parameters say.
+macro_rules! facts {
+    ($stream:ident ($($arg:ident),*)) => {{
+        #[allow(unused_imports, reason = "a row may have no parameter of a silent type")]
+        use crate::facts::{Given, Silent};
+        #[allow(unused_mut, reason = "a row may have no parameter")]
+        let mut facts = crate::facts::Facts::of(row::StreamVariant::$stream);
+        $(Given($arg).tell(&mut facts);)*
+        facts
+    }};
 }
 driver_table!(typed);

@@ -2,9 +2,12 @@
 //!
 //! Three trampolines: the two dispatchers behind the exported functions, and `dlsym`. Each leaves
 //! through a jump, so the program's return address stays on the stack: glibc takes `RTLD_NEXT` and
-//! RUNPATH from it, and a debugger sees no frame of ours.
+//! RUNPATH from it, and a debugger sees no frame of ours. And the bytes that stage two has in every
+//! thread, which the language cannot spell without its standard library.
 
-use core::arch::naked_asm;
+use core::arch::{global_asm, naked_asm};
+
+use halfwarp_gate::stage::THREAD_BYTES;
 
 use crate::{
     lookup::{REAL_DLSYM, find_dlsym_slow, handle_for},
@@ -122,4 +125,23 @@ extern "C" fn dlsym() {
 #[unsafe(naked)]
 pub(crate) extern "C" fn dlvsym_address() -> usize {
     naked_asm!(".weak dlvsym", "mov rax, qword ptr [rip + dlvsym@GOTPCREL]", "ret")
+}
+
+// A cache line's own: two threads never write to one line here.
+global_asm!(
+    ".pushsection .tbss.halfwarp_thread,\"awT\",@nobits",
+    ".balign 64",
+    ".globl halfwarp_thread",
+    ".hidden halfwarp_thread",
+    ".type halfwarp_thread, @object",
+    ".size halfwarp_thread, {bytes}",
+    "halfwarp_thread: .zero {bytes}",
+    ".popsection",
+    bytes = const THREAD_BYTES,
+);
+
+/// How far those bytes lie from a thread's pointer; the loader fills the number in.
+#[unsafe(naked)]
+pub(crate) extern "C" fn thread_block() -> isize {
+    naked_asm!("mov rax, qword ptr [rip + halfwarp_thread@GOTTPOFF]", "ret")
 }
