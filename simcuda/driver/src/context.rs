@@ -9,7 +9,7 @@ use simcuda_protocol::Charge;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 pub(crate) static CONTEXTS: Registry<Context> = Registry::new(0x10);
 
@@ -73,7 +73,7 @@ pub(crate) fn create(
 ) -> Result<Arc<Context>, CUresult> {
     begin_overhead(device)?;
     let handle = primary.unwrap_or_else(|| CONTEXTS.fresh());
-    let engine = match Engine::start() {
+    let engine = match Engine::start(device) {
         Ok(engine) => engine,
         Err(code) => {
             end_overhead(device);
@@ -176,6 +176,16 @@ pub(crate) fn set_current(handle: usize) {
             stack.push(handle);
         }
     });
+}
+
+/// Memory is about to be unmapped. Strictly, every kernel that is queued or runs may have meant it: a
+/// program that unmaps without waiting first is wrong even if it is lucky.
+pub(crate) fn unmapping() {
+    static STRICT: LazyLock<bool> =
+        LazyLock::new(|| std::env::var_os("SIMCUDA_STRICT").is_some_and(|value| value == "1"));
+    if *STRICT {
+        CONTEXTS.all().iter().for_each(|context| context.engine.doom_kernels());
+    }
 }
 
 /// Waits for all of the context's work.

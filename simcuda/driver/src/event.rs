@@ -22,7 +22,7 @@ const INTERPROCESS: c_uint = 4;
 /// One recording of an event.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// When the stream passed it, on [`clock_ns`]; 0 before.
+    /// When the stream passed it, on the card's clock; 0 before.
     passed_ns: AtomicU64,
 }
 
@@ -31,15 +31,14 @@ impl Record {
         self.passed_ns.load(Ordering::Acquire) != 0
     }
 
-    pub(crate) fn finish(&self) {
-        self.passed_ns.store(clock_ns(), Ordering::Release);
+    /// The stream came by at this time.
+    pub(crate) fn finish(&self, passed_ns: u64) {
+        self.passed_ns.store(passed_ns.max(1), Ordering::Release);
     }
-}
 
-/// The card's clock, the same in all processes: nanoseconds, never 0.
-pub(crate) fn clock_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned() + 1
+    pub(crate) fn passed_ns(&self) -> u64 {
+        self.passed_ns.load(Ordering::Acquire)
+    }
 }
 
 /// What the latest recording was.
@@ -212,7 +211,7 @@ fn passed_ns(event: &Event) -> Result<u64, CUresult> {
         Latest::Captured(_) => Err(CUresult::CAPTURED_EVENT),
         Latest::In { context, record, .. } => {
             context.engine.check()?;
-            match record.passed_ns.load(Ordering::Acquire) {
+            match record.passed_ns() {
                 0 => Err(CUresult::NOT_READY),
                 passed => Ok(passed),
             }

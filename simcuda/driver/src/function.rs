@@ -259,7 +259,7 @@ impl Sim {
 }
 
 /// How many blocks a multiprocessor of compute capability 7.5 holds.
-fn occupancy(threads: c_int, shared_bytes: usize) -> Result<c_int, CUresult> {
+pub(crate) fn occupancy(threads: c_int, shared_bytes: usize) -> Result<c_int, CUresult> {
     let threads = u32::try_from(threads).ok().filter(|threads| *threads > 0);
     let threads = threads.ok_or(CUresult::INVALID_VALUE)?.next_multiple_of(32);
     let by_shared = SHARED_OPT_IN_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);

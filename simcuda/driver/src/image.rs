@@ -1,10 +1,10 @@
 //! Images of device code as programs hand them over: PTX text, or a fat binary with PTX in it,
 //! bare or in the wrapper that compilers put around it.
 //!
-//! Machine code of a real card cannot be run here; an image that has nothing else is refused as
-//! one for another GPU.
+//! Machine code of a real card cannot be run here: `machine_code` says what becomes of an image that
+//! has nothing else.
 
-use crate::raw;
+use crate::{machine_code, raw};
 use shim_cuda_headers::CUresult;
 use std::ffi::c_void;
 
@@ -17,6 +17,7 @@ const FATBIN_HEADER_BYTES: usize = 16;
 /// As much of an entry's header as is read here.
 const ENTRY_HEADER_BYTES: usize = 64;
 const KIND_PTX: u16 = 1;
+const KIND_ELF: u16 = 2;
 const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
 
@@ -33,7 +34,7 @@ pub(crate) fn ptx(image: *const c_void) -> Result<String, CUresult> {
             let length = usize::try_from(length).map_err(|_| CUresult::INVALID_IMAGE)?;
             from_entries(&raw::bytes_at(entries, length)?)
         }
-        ELF_MAGIC => Err(CUresult::NO_BINARY_FOR_GPU),
+        ELF_MAGIC => machine_code::at(image),
         _ => raw::text(image.cast()).map_err(|_| CUresult::INVALID_IMAGE),
     }
 }
@@ -42,7 +43,7 @@ pub(crate) fn ptx(image: *const c_void) -> Result<String, CUresult> {
 pub(crate) fn ptx_in(bytes: &[u8]) -> Result<String, CUresult> {
     match bytes.first_chunk().map(|magic| u32::from_le_bytes(*magic)) {
         Some(FATBIN_MAGIC) => from_entries(&bytes[FATBIN_HEADER_BYTES..]),
-        Some(ELF_MAGIC) => Err(CUresult::NO_BINARY_FOR_GPU),
+        Some(ELF_MAGIC) => machine_code::stand_in(bytes),
         _ => {
             let text = bytes.split(|byte| *byte == 0).next().unwrap_or(bytes);
             String::from_utf8(text.to_vec()).map_err(|_| CUresult::INVALID_IMAGE)
@@ -50,9 +51,11 @@ pub(crate) fn ptx_in(bytes: &[u8]) -> Result<String, CUresult> {
     }
 }
 
-/// Looks through the entries of a fat binary for PTX, the one for the newest architecture.
+/// Looks through the entries of a fat binary for PTX, the one for the newest architecture, and for
+/// machine code if there is none.
 fn from_entries(mut entries: &[u8]) -> Result<String, CUresult> {
     let mut best: Option<(u32, Result<String, CUresult>)> = None;
+    let mut machine_code = None;
     while entries.len() >= ENTRY_HEADER_BYTES {
         let kind = u16::from_le_bytes([entries[0], entries[1]]);
         let header = number(entries, 4, 4)? as usize;
@@ -62,10 +65,16 @@ fn from_entries(mut entries: &[u8]) -> Result<String, CUresult> {
         let architecture = number(entries, 28, 4)? as u32;
         if kind == KIND_PTX && best.as_ref().is_none_or(|(newest, _)| architecture > *newest) {
             best = Some((architecture, text_of(entries, body)));
+        } else if kind == KIND_ELF {
+            machine_code = Some((entries, body));
         }
         entries = &entries[whole..];
     }
-    best.map_or(Err(CUresult::NO_BINARY_FOR_GPU), |(_, text)| text)
+    match (best, machine_code) {
+        (Some((_, text)), _) => text,
+        (None, Some((header, body))) => text_of(header, body),
+        (None, None) => Err(CUresult::NO_BINARY_FOR_GPU),
+    }
 }
 
 fn text_of(header: &[u8], body: &[u8]) -> Result<String, CUresult> {

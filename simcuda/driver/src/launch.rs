@@ -1,9 +1,11 @@
 //! Launching kernels: collecting their parameters at the call, running them when their turn comes.
 
 use crate::command::Work;
+use crate::cost::{Costs, UNITS};
 use crate::engine::Engine;
 use crate::entry::{Done, Sim, log};
 use crate::function::{self, Function, SHARED_BYTES, THREADS_PER_BLOCK};
+use crate::kernel_clock::KernelClock;
 use crate::kernel_memory::KernelMemory;
 use crate::module::Module;
 use crate::space::Observer;
@@ -21,6 +23,8 @@ pub(crate) struct KernelLaunch {
     name: String,
     shape: Shape,
     params: Vec<u8>,
+    /// How many of its blocks a multiprocessor holds.
+    blocks_each: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +46,25 @@ impl KernelLaunch {
         let params =
             if extra.is_null() { from_array(kernel, params)? } else { from_buffer(kernel, extra)? };
         let (module, name) = (Arc::clone(&function.module), function.name.clone());
-        Ok(Self { module, name, shape, params })
+        let threads: c_uint = shape.block.iter().product();
+        let shared = kernel.shared_bytes() + shape.shared_bytes as usize;
+        let blocks_each = function::occupancy(threads.cast_signed(), shared)?.max(1);
+        let blocks_each = u64::from(blocks_each.cast_unsigned());
+        Ok(Self { module, name, shape, params, blocks_each })
+    }
+
+    fn blocks(&self) -> u64 {
+        self.shape.grid.iter().map(|n| u64::from(*n)).fold(1, u64::saturating_mul)
+    }
+
+    /// How much of the card it takes, in parts of a multiprocessor.
+    pub(crate) fn units(&self, costs: &Costs) -> u64 {
+        self.blocks().saturating_mul(UNITS / self.blocks_each).clamp(1, costs.capacity())
+    }
+
+    fn instruction_ns(&self, costs: &Costs) -> f64 {
+        let threads = self.shape.block.iter().map(|n| u64::from(*n)).product();
+        costs.instruction_ns(self.blocks(), threads, self.blocks_each)
     }
 }
 
@@ -97,12 +119,30 @@ fn from_buffer(kernel: &Kernel, extra: *mut *mut c_void) -> Result<Vec<u8>, CUre
     Ok(buffer)
 }
 
-/// Runs the kernel on the engine's thread.
+/// Runs the kernel once it has a seat on the engine, and waits until it is over; says when that was.
 pub(crate) fn perform(
     launch: &KernelLaunch,
+    (number, ready_ns): (u64, u64),
     engine: &Engine,
     observer: &Observer,
-) -> Result<(), CUresult> {
+) -> Result<u64, CUresult> {
+    let costs = &engine.costs;
+    let seat = engine.compute.begin(ready_ns)?;
+    if launch.module.code.is_opaque() {
+        return Ok(seat.finish(costs.opaque_ns()));
+    }
+    let clock = KernelClock::new(&seat, launch.instruction_ns(costs));
+    let resident = launch.blocks_each.saturating_mul(costs.multiprocessors);
+    let resident = u32::try_from(resident).unwrap_or(u32::MAX);
+    let memory = KernelMemory::new(engine, number, &clock, resident, observer);
+    let result = run(launch, &memory);
+    observer.leave();
+    let taken_ns = clock.taken_ns() + costs.launch_ns();
+    let end_ns = seat.finish(taken_ns);
+    result.map(|()| end_ns)
+}
+
+fn run(launch: &KernelLaunch, memory: &KernelMemory<'_>) -> Result<(), CUresult> {
     let code = &launch.module.code.0;
     let kernel = code.kernel(&launch.name).ok_or(CUresult::NOT_FOUND)?;
     let shape = Launch {
@@ -112,8 +152,7 @@ pub(crate) fn perform(
         params: &launch.params,
         globals: &launch.module.globals,
     };
-    let memory = KernelMemory::new(engine, observer);
-    let Err(fault) = simcuda_ptx::run(code, kernel, &shape, &memory) else { return Ok(()) };
+    let Err(fault) = simcuda_ptx::run(code, kernel, &shape, memory) else { return Ok(()) };
     log(format_args!("kernel {}: {fault}", launch.name));
     Err(match fault {
         Fault::Address { .. } => CUresult::ILLEGAL_ADDRESS,

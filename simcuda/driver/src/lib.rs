@@ -7,7 +7,8 @@
 //!
 //! A call goes `exports` → `entry` → the function of its name in a subject file. Work that a
 //! stream is given becomes a `command`, which the context's `engine` carries out when its turn has
-//! come. Memory that the GPU may touch is in the table of `space`; `pages` puts memory behind it.
+//! come: kernels in the turns that the machine gives (`compute`), copies at the link's speed
+//! (`transfer`). Memory that the GPU may touch is in the table of `space`; `pages` puts memory behind it.
 //!
 //! Unsafe code is in `exports`, `raw` (the caller's pointers) and `pages` (mapped memory) only.
 #![deny(unsafe_code)]
@@ -19,10 +20,13 @@ mod array_copy;
 mod attributes;
 mod blocks;
 mod capture;
+mod clock;
 mod command;
+mod compute;
 mod context;
 mod context_calls;
 mod copy;
+mod cost;
 mod device;
 mod engine;
 mod entry;
@@ -37,12 +41,14 @@ mod graph_nodes;
 mod host;
 mod image;
 mod jit_options;
+mod kernel_clock;
 mod kernel_memory;
 mod launch;
 mod library;
 mod linear;
 mod link;
 mod lookup;
+mod machine_code;
 mod mipmap;
 mod module;
 mod pages;
@@ -50,10 +56,12 @@ mod physical;
 mod pointer;
 mod pool;
 mod process;
+mod queue;
 mod raw;
 mod registry;
 mod space;
 mod stream;
 mod surface;
+mod transfer;
 mod twins;
 mod vmm;

@@ -5,7 +5,7 @@ use crate::entry::{Done, Sim, log};
 use crate::function::{self, Function};
 use crate::registry::Registry;
 use crate::space::{Kind, SPACE};
-use crate::{image, jit_options, linear, pages, raw};
+use crate::{image, jit_options, linear, machine_code, pages, raw};
 use shim_cuda_headers::*;
 use simcuda_protocol::Charge;
 use simcuda_ptx as ptx;
@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 static MODULES: Registry<Module> = Registry::new(0x60);
 
-/// Code that was read, before it is loaded anywhere.
+/// Code that was read, before it is loaded anywhere; and whether it stands for machine code, which
+/// takes its time and does nothing.
 #[derive(Debug)]
-pub(crate) struct Code(pub(crate) ptx::Module);
+pub(crate) struct Code(pub(crate) ptx::Module, bool);
 
 /// Code in a context.
 #[derive(Debug)]
@@ -35,13 +36,17 @@ impl Code {
     /// Reads PTX; what is wrong with it goes into the caller's error log.
     pub(crate) fn read(text: &str, options: &jit_options::Options) -> Result<Arc<Self>, CUresult> {
         match ptx::Module::parse(text) {
-            Ok(module) => Ok(Arc::new(Self(module))),
+            Ok(module) => Ok(Arc::new(Self(module, machine_code::is_stand_in(text)))),
             Err(error) => {
                 log(format_args!("PTX was refused: {error}"));
                 options.say_error(&error.to_string());
                 Err(CUresult::INVALID_PTX)
             }
         }
+    }
+
+    pub(crate) fn is_opaque(&self) -> bool {
+        self.1
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct Card {
 
 #[derive(Debug)]
 pub(crate) struct Process {
+    pub(crate) place: Place,
     pub(crate) client: Client,
     pub(crate) cards: Vec<Card>,
 }
@@ -69,8 +70,11 @@ impl Sim {
 }
 
 fn start() -> Result<Process, CUresult> {
-    let connect = || Client::connect(&Place::from_environment()?, &Start::from_environment());
-    let client = connect().map_err(|error| {
+    let connect = || {
+        let place = Place::from_environment()?;
+        Client::connect(&place, &Start::from_environment()).map(|client| (place, client))
+    };
+    let (place, client) = connect().map_err(|error| {
         log(format_args!("cuInit: {error}"));
         CUresult::UNKNOWN
     })?;
@@ -78,7 +82,7 @@ fn start() -> Result<Process, CUresult> {
     if cards.is_empty() {
         return Err(CUresult::NO_DEVICE);
     }
-    Ok(Process { client, cards })
+    Ok(Process { place, client, cards })
 }
 
 /// The driver's rule: a list of numbers or of beginnings of UUIDs, cut at the first that is wrong.

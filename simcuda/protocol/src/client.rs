@@ -3,6 +3,7 @@
 //! The connection belongs to the process that made it: the server knows it by its PID. After a
 //! fork the child must not use it (the driver answers "not initialised" there before it gets here).
 
+use crate::engines::TurnLink;
 use crate::message::{Device, Refusal, Reply, Request};
 use crate::place::{Place, server_program};
 use crate::{VERSION, wire};
@@ -96,6 +97,15 @@ impl Client {
             Ok(_) => Err(ConnectError::OutOfTurn),
             Err(_) => Ok(None),
         }
+    }
+
+    /// A connection of its own to the same machine, for turns on the device's compute engine.
+    pub fn turn_link(place: &Place, device: u32) -> Result<TurnLink, ConnectError> {
+        TurnLink::attach(Self::connect_running(place)?, device)
+    }
+
+    pub(crate) fn into_socket(self) -> OwnedFd {
+        self.socket.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One request and its answer; refusals are answers.

@@ -1,6 +1,6 @@
 //! What the simulated driver, the simulated NVML and the simulated machine say to each other.
 //!
-//! What it is: the messages ([`message`]), how they travel ([`wire`]), where a machine's socket
+//! What it is: the messages ([`message`], [`engines`]), how they travel ([`wire`]), where a machine's socket
 //! lies ([`place`]), and the client that finds or starts the machine's server ([`client`]).
 //! What it is not: a decision. Who may have how much memory is the server's business, and error
 //! codes of CUDA are the driver's.
@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod engines;
 pub mod message;
 pub mod place;
 pub mod wire;
@@ -18,7 +19,7 @@ pub use client::{Client, ConnectError, Start};
 pub use message::{Charge, Device, Process, Refusal, Reply, Request, Usage};
 
 /// Both sides must speak the same version: library and server are built and shipped together.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What memory reads as before anybody wrote to it: never zero, and as a float not a number.
 pub const PATTERN: [u8; 4] = 0x7FBA_DBAD_u32.to_le_bytes();

@@ -2,6 +2,7 @@
 //!
 //! A reply that carries descriptors says so in its comment; they travel beside the bytes.
 
+use crate::engines::{Answer, Ask};
 use serde::{Deserialize, Serialize};
 
 /// Asked of the machine's server.
@@ -27,6 +28,8 @@ pub enum Request {
     ImportChunk,
     /// Answered by `Usage`.
     Usage { device: u32 },
+    /// About the engines' time; answered as each says.
+    Engines(Ask),
 }
 
 /// What the bytes are for; the server keeps the sums apart.
@@ -48,6 +51,7 @@ pub enum Reply {
     Room { free_bytes: u64, total_bytes: u64 },
     Chunk { chunk: u64, device: u32, bytes: u64 },
     Usage(Usage),
+    Engines(Answer),
     Refused(Refusal),
 }
 
@@ -83,8 +87,14 @@ pub struct Device {
     pub memory_bus_bits: u32,
     pub l2_bytes: u64,
     pub copy_engines: u32,
-    /// Host link, each way.
+    /// Host link, each way; 0 is without limit.
     pub link_bytes_per_second: u64,
+    /// How long a process has the compute engine while others want it.
+    pub slice_ns: u64,
+    /// What a kernel costs besides its instructions.
+    pub launch_ns: u64,
+    /// What a kernel takes of which there is only machine code.
+    pub opaque_kernel_ns: u64,
     pub context_overhead_bytes: u64,
     pub granularity_bytes: u64,
     pub pci_domain: u32,

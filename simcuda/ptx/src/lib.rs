@@ -1,7 +1,8 @@
 //! PTX text in, effects on a memory out: a parser, a decoder and a warp-wide interpreter, all
 //! without unsafe code and without input or output. Device memory, time and printing belong to the
 //! implementer of [`Memory`]; shared and local memory live in here. It knows nothing of drivers,
-//! streams or processes, and it does not model how long a kernel takes.
+//! streams or processes, and it does not model how long a kernel takes: it says what was executed,
+//! and a thread that reads the clock again and again, or sleeps, passes time by [`Memory::sleep_ns`].
 
 #![forbid(unsafe_code)]
 
@@ -154,6 +155,18 @@ pub trait Memory {
         false
     }
 
+    /// Instructions that were executed, counted once for each thread: told every few thousand.
+    fn executed(&self, _instructions: u64) {}
+
+    /// Some thread waits for a value in memory that somebody else must store: from now on only time
+    /// that really passes brings it nearer.
+    fn polls(&self) {}
+
+    /// Blocks of this launch that the device holds at the same time.
+    fn resident_blocks(&self) -> Option<u32> {
+        None
+    }
+
     /// Output of `printf`.
     fn print(&self, _text: &str) {}
 }
@@ -246,6 +259,18 @@ impl<M: Memory + ?Sized> Memory for Device<'_, M> {
 
     fn stop(&self) -> bool {
         self.0.stop()
+    }
+
+    fn executed(&self, instructions: u64) {
+        self.0.executed(instructions);
+    }
+
+    fn polls(&self) {
+        self.0.polls();
+    }
+
+    fn resident_blocks(&self) -> Option<u32> {
+        self.0.resident_blocks()
     }
 
     fn print(&self, text: &str) {

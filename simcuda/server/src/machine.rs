@@ -4,6 +4,7 @@
 
 use crate::accounts::{Accounts, Session};
 use crate::chunks::Chunks;
+use crate::engines::Engines;
 use crate::pattern::{self, PatternFile};
 use crate::profile::Profile;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -19,6 +20,7 @@ pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) driver: String,
     pub(crate) devices: Vec<Device>,
+    pub(crate) engines: Engines,
     pattern: PatternFile,
     books: Mutex<Books>,
 }
@@ -39,6 +41,7 @@ impl Machine {
         Self {
             name: name.to_owned(),
             driver: profile.driver_version.clone(),
+            engines: Engines::new(&devices),
             devices,
             pattern: PatternFile::default(),
             books: Mutex::new(books),
@@ -58,14 +61,16 @@ impl Machine {
     }
 
     pub(crate) fn close(&self, session: Session) {
+        self.engines.close(session);
         let mut books = self.books();
         books.accounts.close(session);
         let freed = books.chunks.close(session);
         books.put_back(freed);
     }
 
-    /// Frees chunks whose last exported descriptor was closed somewhere.
+    /// Frees chunks whose last exported descriptor was closed somewhere, and ends overdue turns.
     pub(crate) fn sweep(&self) {
+        self.engines.overdue();
         self.books().sweep();
     }
 

@@ -11,12 +11,15 @@
 mod accounts;
 mod chunks;
 mod descriptors;
+mod engine_log;
+mod engines;
 mod machine;
 mod pattern;
 mod profile;
 mod serve;
 mod session;
 mod start;
+mod turns;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};

@@ -42,6 +42,12 @@ struct Cards {
     #[serde(default = "two")]
     copy_engines: u32,
     link_bytes_per_second: u64,
+    #[serde(default = "slice")]
+    slice_ns: u64,
+    #[serde(default = "launch")]
+    launch_ns: u64,
+    #[serde(default = "opaque_kernel")]
+    opaque_kernel_ns: u64,
     context_overhead_bytes: u64,
     #[serde(default = "granularity")]
     granularity_bytes: u64,
@@ -60,6 +66,19 @@ fn two() -> u32 {
 /// What every compiler has its simplest dialect of PTX for, and what the interpreter runs.
 fn capability() -> (u32, u32) {
     (7, 5)
+}
+
+/// As long as the driver lets a process compute while others want to.
+fn slice() -> u64 {
+    2_000_000
+}
+
+fn launch() -> u64 {
+    3_000
+}
+
+fn opaque_kernel() -> u64 {
+    20_000
 }
 
 fn granularity() -> u64 {
@@ -95,6 +114,11 @@ impl Profile {
                 cards.memory_bytes >= unit,
                 "profile {name}: memory_bytes is below granularity_bytes"
             );
+            ensure!(
+                (10_000..=1_000_000_000).contains(&cards.slice_ns),
+                "profile {name}: slice_ns is {}; use 10_000 to 1_000_000_000",
+                cards.slice_ns
+            );
         }
         Ok(profile)
     }
@@ -120,6 +144,9 @@ impl Cards {
             l2_bytes: self.l2_bytes,
             copy_engines: self.copy_engines,
             link_bytes_per_second: self.link_bytes_per_second,
+            slice_ns: self.slice_ns,
+            launch_ns: self.launch_ns,
+            opaque_kernel_ns: self.opaque_kernel_ns,
             context_overhead_bytes: self.context_overhead_bytes,
             granularity_bytes: self.granularity_bytes,
             pci_domain: 0,

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the server looks whether shared memory came free, and whether it is time to end.
-const TICK: Duration = Duration::from_millis(50);
+/// How often the server looks whether shared memory came free, whether somebody was stopped with a
+/// turn, and whether it is time to end.
+const TICK: Duration = Duration::from_millis(20);
 const BACKLOG: i32 = 256;
 
 /// Serves until the last client has been gone for as long as the options say.

@@ -15,15 +15,16 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) fn serve(machine: &Machine, socket: &OwnedFd) -> Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(socket).context("asking who is there")?;
     let process = pidfd_open(peer.pid, PidfdFlags::empty()).context("watching the process")?;
-    let session = machine.open(peer.pid.as_raw_nonzero().get().unsigned_abs());
-    let result = converse(machine, session, socket, &process);
+    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+    let session = machine.open(pid);
+    let result = converse(machine, (session, pid), socket, &process);
     machine.close(session);
     result
 }
 
 fn converse(
     machine: &Machine,
-    session: Session,
+    (session, pid): (Session, u32),
     socket: &OwnedFd,
     process: &OwnedFd,
 ) -> Result<()> {
@@ -39,6 +40,12 @@ fn converse(
         }
         let (answer, hello) = match wire::receive::<Request>(socket.as_fd()) {
             Ok(None) => return Ok(()),
+            Ok(Some((Request::Engines(ask), _))) if greeted => {
+                match machine.engines.hear((session, pid), ask, socket.as_fd()) {
+                    Some(answer) => (answer.map(|reply| (reply, None)), false),
+                    None => continue,
+                }
+            }
             Ok(Some((request, descriptor))) => {
                 let hello = matches!(request, Request::Hello { version: VERSION });
                 let answer = match (&request, greeted) {
@@ -90,5 +97,6 @@ fn reply(
             None => Err(Refusal::Malformed),
         },
         Request::Usage { device } => machine.usage(device),
+        Request::Engines(_) => Err(Refusal::Malformed),
     }
 }

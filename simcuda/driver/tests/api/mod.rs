@@ -291,19 +291,22 @@ fn library_file() -> PathBuf {
     build_folder().join("libcuda.so")
 }
 
-/// Builds the machine's server beside the driver, and chooses a machine for this process (or the
+/// Builds the driver and the machine's server, and chooses a machine for this process (or the
 /// one of the test that started it).
 fn prepare() {
     if std::env::var_os("SIMCUDA_MACHINE").is_some() {
         return;
     }
-    let built = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "simcudad"]).status();
-    assert!(built.expect("cargo runs").success(), "the server could not be built");
+    // Cargo builds the driver for its tests too, but does not put it where it is loaded from.
+    let packages = ["build", "--quiet", "-p", "simcudad", "-p", "simcuda-driver"];
+    let built = Command::new(env!("CARGO")).args(packages).status();
+    assert!(built.expect("cargo runs").success(), "server and driver could not be built");
     let folder = std::env::temp_dir().join(format!("simcuda-driver-test-{}", std::process::id()));
     let machine = [
         ("SIMCUDA_DIR", folder.to_str().expect("text")),
         ("SIMCUDA_MACHINE", "m"),
         ("SIMCUDA_PROFILE", "toy"),
+        ("SIMCUDA_STRICT", "1"),
     ];
     for (name, value) in machine {
         // SAFETY: tests take turns, and the first one is here before any thread reads the

@@ -198,8 +198,14 @@ impl Runner<'_, '_> {
         self.leave_unguarded(active);
         let row = &self.rows[ns as usize];
         let ns = lanes(active).map(|lane| row[lane] & 0xffff_ffff).max().unwrap_or(0);
-        let until_ns = self.context.now_ns().saturating_add(ns);
+        self.warp.waits.slept();
         self.pc += 1;
+        self.sleep_for(ns)
+    }
+
+    /// The strand, whose place is up to date, goes on when so much time has passed.
+    pub(super) fn sleep_for(&mut self, ns: u64) -> Next {
+        let until_ns = self.context.now_ns().saturating_add(ns);
         self.wait(State::Asleep { until_ns })
     }
 
