@@ -7,8 +7,8 @@
 
 use crate::command::{self, Work};
 use crate::entry::log;
-use crate::raw;
 use crate::space::{Observer, SPACE};
+use crate::{fault, raw};
 use shim_cuda_headers::CUresult;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     /// Code of the first command that failed for good, or 0.
     sticky: AtomicU32,
     stopping: AtomicBool,
+    /// A fault: nothing begins any more, as long as this is set.
+    stuck: AtomicBool,
 }
 
 impl Engine {
@@ -75,6 +77,7 @@ impl Engine {
             done: Condvar::new(),
             sticky: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
         });
         let own = Arc::clone(&engine);
         let observer = SPACE.watch();
@@ -93,6 +96,21 @@ impl Engine {
             0 => Ok(()),
             code => Err(CUresult(code)),
         }
+    }
+
+    /// Ends the context from outside, as if a command had failed; the first reason stays.
+    pub(crate) fn fail(&self, code: CUresult) {
+        let _ = self.sticky.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Relaxed);
+        self.work.notify_all();
+    }
+
+    pub(crate) fn set_stuck(&self, stuck: bool) {
+        self.stuck.store(stuck, Ordering::Relaxed);
+    }
+
+    /// Whether commands may begin: a failed context's end at once.
+    fn may_begin(&self) -> bool {
+        !self.stuck.load(Ordering::Relaxed) || self.check().is_err()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -187,7 +205,7 @@ impl Engine {
         while !queue.ending {
             // Conditions look at memory, which must not go away meanwhile.
             observer.enter();
-            let ready = queue.take_ready();
+            let ready = if self.may_begin() { queue.take_ready() } else { None };
             observer.leave();
             let Some((lane, queued)) = ready else {
                 queue = self.wait_for_work(queue);
@@ -207,7 +225,9 @@ impl Engine {
         if queue.lanes.values().all(|lane| lane.commands.is_empty()) {
             return self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        self.work.wait_timeout(queue, LOOK).unwrap_or_else(PoisonError::into_inner).0
+        let queue = self.work.wait_timeout(queue, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        fault::look();
+        queue
     }
 
     fn carry_out(&self, work: &Work, observer: &Observer) {
@@ -221,7 +241,10 @@ impl Engine {
             && !self.is_stopping()
         {
             log(format_args!("a command failed with {}: {work:?}", code.name().unwrap_or("?")));
-            let _ = self.sticky.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Relaxed);
+            if self.check().is_ok() {
+                fault::failed(self, code);
+            }
+            self.fail(code);
         }
     }
 }

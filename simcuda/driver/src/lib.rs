@@ -9,7 +9,8 @@
 //! stream is given becomes a `command`, which the context's `engine` carries out when its turn has
 //! come. Memory that the GPU may touch is in the table of `space`; `pages` puts memory behind it.
 //!
-//! Unsafe code is in `exports`, `raw` (the caller's pointers) and `pages` (mapped memory) only.
+//! Unsafe code is in `exports`, `raw` (the caller's pointers), `pages` and `fault_page` (mapped
+//! memory) and `hidden` (this library's symbol table) only.
 #![deny(unsafe_code)]
 #![allow(non_snake_case, reason = "functions bear the vendor's names")]
 
@@ -28,12 +29,15 @@ mod engine;
 mod entry;
 mod event;
 mod exports;
+mod fault;
+mod fault_page;
 mod fill;
 mod freeing;
 mod function;
 mod graph;
 mod graph_memory;
 mod graph_nodes;
+mod hidden;
 mod host;
 mod image;
 mod jit_options;
@@ -45,6 +49,7 @@ mod link;
 mod lookup;
 mod mipmap;
 mod module;
+mod newer;
 mod pages;
 mod physical;
 mod pointer;

@@ -1,7 +1,7 @@
 //! The driver's state in this process: nothing until `cuInit`, then the machine and its cards.
 
 use crate::entry::{Done, Sim, log};
-use crate::raw;
+use crate::{fault, raw};
 use shim_cuda_headers::CUresult;
 use simcuda_protocol::place::Place;
 use simcuda_protocol::{Client, Device, Start};
@@ -74,6 +74,8 @@ fn start() -> Result<Process, CUresult> {
         log(format_args!("cuInit: {error}"));
         CUresult::UNKNOWN
     })?;
+    // A machine that tells of no faults has none.
+    let _ = fault::begin(&client);
     let cards = visible(client.devices(), std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref());
     if cards.is_empty() {
         return Err(CUresult::NO_DEVICE);

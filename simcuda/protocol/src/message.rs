@@ -2,6 +2,7 @@
 //!
 //! A reply that carries descriptors says so in its comment; they travel beside the bytes.
 
+use crate::control::{Control, Told};
 use serde::{Deserialize, Serialize};
 
 /// Asked of the machine's server.
@@ -27,6 +28,8 @@ pub enum Request {
     ImportChunk,
     /// Answered by `Usage`.
     Usage { device: u32 },
+    /// Faults, and what else a machine can be told. Answered by `Control`.
+    Control(Control),
 }
 
 /// What the bytes are for; the server keeps the sums apart.
@@ -48,6 +51,7 @@ pub enum Reply {
     Room { free_bytes: u64, total_bytes: u64 },
     Chunk { chunk: u64, device: u32, bytes: u64 },
     Usage(Usage),
+    Control(Told),
     Refused(Refusal),
 }
 
@@ -68,6 +72,8 @@ pub enum Refusal {
     Malformed,
     #[error("the host could not provide memory or descriptors")]
     Host,
+    #[error("the card has fallen off the bus")]
+    Lost,
 }
 
 /// A simulated card as its machine describes it.
@@ -92,6 +98,12 @@ pub struct Device {
     pub pci_device: u32,
     pub pci_device_id: u32,
     pub power_limit_milliwatts: u32,
+    /// Whether its memory finds its own errors.
+    pub ecc: bool,
+    /// Node of the host that it is nearest to.
+    pub numa_node: u32,
+    /// For each of its links to another card, which one is at the other end.
+    pub nvlinks: Vec<u32>,
 }
 
 impl Device {

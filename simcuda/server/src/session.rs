@@ -4,6 +4,7 @@
 //! descriptor), so the process itself is watched too.
 
 use crate::accounts::Session;
+use crate::control;
 use crate::machine::{Answer, Machine};
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,15 +16,16 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) fn serve(machine: &Machine, socket: &OwnedFd) -> Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(socket).context("asking who is there")?;
     let process = pidfd_open(peer.pid, PidfdFlags::empty()).context("watching the process")?;
-    let session = machine.open(peer.pid.as_raw_nonzero().get().unsigned_abs());
-    let result = converse(machine, session, socket, &process);
+    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+    let session = machine.open(pid);
+    let result = converse(machine, (session, pid), socket, &process);
     machine.close(session);
     result
 }
 
 fn converse(
     machine: &Machine,
-    session: Session,
+    client: (Session, u32),
     socket: &OwnedFd,
     process: &OwnedFd,
 ) -> Result<()> {
@@ -43,7 +45,7 @@ fn converse(
                 let hello = matches!(request, Request::Hello { version: VERSION });
                 let answer = match (&request, greeted) {
                     (Request::Hello { .. }, _) | (_, true) => {
-                        reply(machine, session, request, descriptor)
+                        reply(machine, client, request, descriptor)
                     }
                     (_, false) => Err(Refusal::Malformed),
                 };
@@ -62,7 +64,7 @@ fn converse(
 
 fn reply(
     machine: &Machine,
-    session: Session,
+    (session, pid): (Session, u32),
     request: Request,
     descriptor: Option<OwnedFd>,
 ) -> Answer {
@@ -90,5 +92,6 @@ fn reply(
             None => Err(Refusal::Malformed),
         },
         Request::Usage { device } => machine.usage(device),
+        Request::Control(control) => control::answer(machine, pid, control),
     }
 }

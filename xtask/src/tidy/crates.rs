@@ -31,6 +31,7 @@ const KNOW_CUDA: &[&str] = &[
     "halfwarp-core",
     "simcuda-driver",
     "simcuda-nvml",
+    "simcudad",
     "halfwarpd",
     "halfwarp-benches",
     "halfwarp-tests",
