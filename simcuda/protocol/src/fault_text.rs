@@ -124,10 +124,8 @@ impl<'a> Words<'a> {
     }
 
     fn calls(&mut self) -> Result<Calls, String> {
-        let kinds: [(&str, fn(u64) -> Which); 3] =
-            [("nth", Which::Nth), ("next", Which::Next), ("every", Which::Every)];
         let mut which = Which::All;
-        for (key, kind) in kinds {
+        for key in ["nth", "next", "every"] {
             let Some(number) = self.number(key)? else { continue };
             if number == 0 {
                 return Err(format!("{key}=0: calls are counted from 1"));
@@ -135,7 +133,11 @@ impl<'a> Words<'a> {
             if which != Which::All {
                 return Err("nth, next and every exclude one another".to_owned());
             }
-            which = kind(number);
+            which = match key {
+                "nth" => Which::Nth(number),
+                "next" => Which::Next(number),
+                _ => Which::Every(number),
+            };
         }
         let each_process = match self.keys.remove("each") {
             None => false,
