@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Events(EventsArgs),
     /// Watch two tenants share a GPU, a simulated one where there is none
     Demo(DemoArgs),
+    /// Start, look at and break simulated machines
+    Sim(crate::sim::SimArgs),
     /// Check what this host has and lacks, with the line that helps
     Doctor(ViewArgs),
     /// Print a completion script for a shell

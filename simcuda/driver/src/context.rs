@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::registry::Registry;
-use crate::{array, blocks, event, linear, module, pool, process, stream};
+use crate::{array, blocks, event, fault, linear, module, pool, process, stream};
 use shim_cuda_headers::{CUcontext, CUresult};
 use simcuda_protocol::Charge;
 use std::cell::RefCell;
@@ -71,6 +71,7 @@ pub(crate) fn create(
     flags: u32,
     primary: Option<usize>,
 ) -> Result<Arc<Context>, CUresult> {
+    fault::check_card(device)?;
     begin_overhead(device)?;
     let handle = primary.unwrap_or_else(|| CONTEXTS.fresh());
     let engine = match Engine::start(device) {
@@ -90,6 +91,7 @@ pub(crate) fn create(
         limits: Mutex::new(Limits::default()),
         peers: Mutex::default(),
     });
+    fault::dress(&context);
     CONTEXTS.insert(handle, Arc::clone(&context));
     Ok(context)
 }

@@ -12,7 +12,7 @@ use crate::entry::log;
 use crate::queue::{Given, Queue, Ready, Taken};
 use crate::space::{Observer, SPACE};
 use crate::transfer::Transfers;
-use crate::{process, raw};
+use crate::{fault, process, raw};
 use shim_cuda_headers::CUresult;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -57,6 +57,8 @@ pub(crate) struct Engine {
     stopping: AtomicBool,
     /// As in the queue, for kernels to look at.
     doomed: AtomicU64,
+    /// A fault: nothing begins any more, as long as this is set.
+    stuck: AtomicBool,
     pub(crate) costs: Costs,
     pub(crate) compute: Arc<Compute>,
     pub(crate) transfers: Transfers,
@@ -73,6 +75,7 @@ impl Engine {
             sticky: AtomicU32::new(0),
             stopping: AtomicBool::new(false),
             doomed: AtomicU64::new(0),
+            stuck: AtomicBool::new(false),
             costs: Costs::new(&process::card(device)?.device),
             compute: Compute::new(device),
             transfers: Transfers::new(device),
@@ -91,6 +94,22 @@ impl Engine {
             0 => Ok(()),
             code => Err(CUresult(code)),
         }
+    }
+
+    /// Ends the context from outside, as if a command had failed; the first reason stays.
+    pub(crate) fn fail(&self, code: CUresult) {
+        let _ = self.sticky.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Relaxed);
+        self.work.notify_all();
+    }
+
+    pub(crate) fn set_stuck(&self, stuck: bool) {
+        self.stuck.store(stuck, Ordering::Relaxed);
+        self.work.notify_all();
+    }
+
+    /// Whether commands may begin: a failed context's end at once.
+    fn may_begin(&self) -> bool {
+        !self.stuck.load(Ordering::Relaxed) || self.check().is_err()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -200,7 +219,10 @@ impl Engine {
         while !inside.queue.ending {
             // Conditions look at memory, which must not go away meanwhile.
             observer.enter();
-            let taken = inside.queue.take(self.costs.capacity());
+            let taken = match self.may_begin() {
+                true => inside.queue.take(self.costs.capacity()),
+                false => Taken::Conditional,
+            };
             observer.leave();
             inside = match taken {
                 Taken::Ready(ready) => self.serve(inside, &ready, &observer),
@@ -240,7 +262,7 @@ impl Engine {
             matches!(class, Class::Kernel { .. }) && ready.queued.number <= inside.queue.doomed;
         let failed = if doomed { Some(CUresult::ILLEGAL_ADDRESS) } else { failed };
         if let Some(code) = failed {
-            self.fail(code, &ready.queued.given.work);
+            self.ended_badly(code, &ready.queued.given.work);
         }
         self.done.notify_all();
         inside
@@ -267,6 +289,9 @@ impl Engine {
         }
         inside.crew.idle -= 1;
         inside.crew.lookout &= !look;
+        if look {
+            fault::look();
+        }
         inside.crew.surplus = !called && inside.crew.idle > 0;
         inside
     }
@@ -285,10 +310,13 @@ impl Engine {
         }
     }
 
-    fn fail(&self, code: CUresult, work: &Work) {
+    fn ended_badly(&self, code: CUresult, work: &Work) {
         if !self.is_stopping() {
             log(format_args!("a command failed with {}: {work:?}", code.name().unwrap_or("?")));
-            let _ = self.sticky.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Relaxed);
+            if self.check().is_ok() {
+                fault::failed(self, code);
+            }
+            self.fail(code);
         }
     }
 }

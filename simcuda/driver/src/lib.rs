@@ -10,7 +10,8 @@
 //! come: kernels in the turns that the machine gives (`compute`), copies at the link's speed
 //! (`transfer`). Memory that the GPU may touch is in the table of `space`; `pages` puts memory behind it.
 //!
-//! Unsafe code is in `exports`, `raw` (the caller's pointers) and `pages` (mapped memory) only.
+//! Unsafe code is in `exports`, `raw` (the caller's pointers), `pages` and `fault_page` (mapped
+//! memory) and `hidden` (this library's symbol table) only.
 #![deny(unsafe_code)]
 #![allow(non_snake_case, reason = "functions bear the vendor's names")]
 
@@ -32,12 +33,15 @@ mod engine;
 mod entry;
 mod event;
 mod exports;
+mod fault;
+mod fault_page;
 mod fill;
 mod freeing;
 mod function;
 mod graph;
 mod graph_memory;
 mod graph_nodes;
+mod hidden;
 mod host;
 mod image;
 mod jit_options;
@@ -51,6 +55,7 @@ mod lookup;
 mod machine_code;
 mod mipmap;
 mod module;
+mod newer;
 mod pages;
 mod physical;
 mod pointer;

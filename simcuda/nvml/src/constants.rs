@@ -64,7 +64,6 @@ constants! {
     nvmlDeviceGetCurrPcieLinkGeneration(1 = 3_u32);
     nvmlDeviceGetMaxPcieLinkGeneration(1 = 3_u32);
     nvmlDeviceGetGpuMaxPcieLinkGeneration(1 = 3_u32);
-    nvmlDeviceGetCurrPcieLinkWidth(1 = 16_u32);
     nvmlDeviceGetMaxPcieLinkWidth(1 = 16_u32);
     nvmlDeviceGetPcieThroughput(2 = 0_u32);
     nvmlDeviceGetPcieReplayCounter(1 = 0_u32);
@@ -72,12 +71,9 @@ constants! {
     nvmlDeviceGetDecoderUtilization(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceGetJpgUtilization(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceGetOfaUtilization(1 = 0_u32, 2 = 0_u32);
-    nvmlDeviceGetUtilizationRates(1 = Utilization { gpu_percent: 0, memory_percent: 0 });
     nvmlDeviceGetMigMode(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceIsMigDeviceHandle(1 = 0_u32);
     nvmlDeviceGetMaxMigDeviceCount(1 = 0_u32);
-    nvmlDeviceGetEccMode(1 = 0_u32, 2 = 0_u32);
-    nvmlDeviceGetDefaultEccMode(1 = 0_u32);
     nvmlDeviceGetCurrentClocksThrottleReasons(1 = 1_u64);
     nvmlDeviceGetCurrentClocksEventReasons(1 = 1_u64);
     nvmlDeviceGetSupportedClocksThrottleReasons(1 = 1_u64);
@@ -86,6 +82,13 @@ constants! {
 }
 
 impl Nvml {
+    /// Time on the engines is not measured yet: an idle card.
+    pub(crate) fn nvmlDeviceGetUtilizationRates(args: Args) -> Done {
+        args.card()?;
+        let idle = crate::faults::small_figure(0);
+        args.answer(1, Utilization { gpu_percent: idle, memory_percent: idle })
+    }
+
     pub(crate) fn nvmlDeviceGetTemperatureThreshold(args: Args) -> Done {
         args.card()?;
         match args.number(1) {
@@ -153,20 +156,6 @@ impl Nvml {
     pub(crate) fn nvmlDeviceGetClock(args: Args) -> Done {
         let [device, kind, _, to, ..] = args.0;
         Self::nvmlDeviceGetClockInfo(Args([device, kind, to, 0, 0, 0]))
-    }
-
-    /// Cards of one node reach each other over the host bridge.
-    pub(crate) fn nvmlDeviceGetTopologyCommonAncestor(args: Args) -> Done {
-        const INTERNAL: u32 = 0;
-        const HOST_BRIDGE: u32 = 30;
-        let (card, other) = (args.card()?, crate::entry::card_of(args.0[1])?);
-        args.answer(2, if card.index == other.index { INTERNAL } else { HOST_BRIDGE })
-    }
-
-    pub(crate) fn nvmlDeviceGetP2PStatus(args: Args) -> Done {
-        args.card()?;
-        crate::entry::card_of(args.0[1])?;
-        args.answer(3, 0_u32)
     }
 
     /// Each field has a code of its own; there is none that is known here.

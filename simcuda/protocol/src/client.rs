@@ -3,6 +3,7 @@
 //! The connection belongs to the process that made it: the server knows it by its PID. After a
 //! fork the child must not use it (the driver answers "not initialised" there before it gets here).
 
+use crate::control::{Control, Told};
 use crate::engines::TurnLink;
 use crate::message::{Device, Refusal, Reply, Request};
 use crate::place::{Place, server_program};
@@ -22,14 +23,16 @@ pub struct Start {
     pub program: Option<PathBuf>,
     /// Shipped name or path of a profile; `None` is the server's default.
     pub profile: Option<String>,
+    /// Faults to begin with, as text.
+    pub faults: Option<String>,
 }
 
 impl Start {
     /// As the environment asks.
     #[must_use]
     pub fn from_environment() -> Self {
-        let profile = std::env::var("SIMCUDA_PROFILE").ok().filter(|p| !p.is_empty());
-        Self { program: None, profile }
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self { program: None, profile: set("SIMCUDA_PROFILE"), faults: set("SIMCUDA_FAULTS") }
     }
 }
 
@@ -124,6 +127,14 @@ impl Client {
         exchange(socket.as_fd(), request, Some(descriptor))
     }
 
+    /// A message of control and its answer, with the descriptor that comes beside it.
+    pub fn control(&self, control: Control) -> io::Result<(Told, Option<OwnedFd>)> {
+        match self.ask(&Request::Control(control))? {
+            (Reply::Control(told), descriptor) => Ok((told, descriptor)),
+            (other, _) => Err(io::Error::other(format!("control was answered by {other:?}"))),
+        }
+    }
+
     #[must_use]
     pub fn machine(&self) -> &str {
         &self.machine
@@ -179,6 +190,9 @@ fn launch(place: &Place, start: &Start) -> Result<(), ConnectError> {
     command.arg("start").arg("--folder").arg(&place.folder).arg("--machine").arg(&place.machine);
     if let Some(profile) = &start.profile {
         command.arg("--profile").arg(profile_argument(profile)?);
+    }
+    if let Some(faults) = &start.faults {
+        command.arg("--faults").arg(faults);
     }
     command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.stderr(Stdio::piped()).spawn()?;

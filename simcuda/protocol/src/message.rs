@@ -2,6 +2,7 @@
 //!
 //! A reply that carries descriptors says so in its comment; they travel beside the bytes.
 
+use crate::control::{Control, Told};
 use crate::engines::{Answer, Ask};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,8 @@ pub enum Request {
     Usage { device: u32 },
     /// About the engines' time; answered as each says.
     Engines(Ask),
+    /// Faults, and what else a machine can be told. Answered by `Control`.
+    Control(Control),
 }
 
 /// What the bytes are for; the server keeps the sums apart.
@@ -52,6 +55,7 @@ pub enum Reply {
     Chunk { chunk: u64, device: u32, bytes: u64 },
     Usage(Usage),
     Engines(Answer),
+    Control(Told),
     Refused(Refusal),
 }
 
@@ -72,6 +76,8 @@ pub enum Refusal {
     Malformed,
     #[error("the host could not provide memory or descriptors")]
     Host,
+    #[error("the card has fallen off the bus")]
+    Lost,
 }
 
 /// A simulated card as its machine describes it.
@@ -102,6 +108,12 @@ pub struct Device {
     pub pci_device: u32,
     pub pci_device_id: u32,
     pub power_limit_milliwatts: u32,
+    /// Whether its memory finds its own errors.
+    pub ecc: bool,
+    /// Node of the host that it is nearest to.
+    pub numa_node: u32,
+    /// For each of its links to another card, which one is at the other end.
+    pub nvlinks: Vec<u32>,
 }
 
 impl Device {

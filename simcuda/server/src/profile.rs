@@ -1,5 +1,6 @@
 //! Profiles: which cards a machine has. Shipped ones are part of the program; any other is a path.
 
+use crate::topology::Topology;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use simcuda_protocol::Device;
@@ -14,6 +15,7 @@ pub(crate) const SHIPPED: &[(&str, &str)] = &[
     ("h200", include_str!("../../profiles/h200.toml")),
     ("node-2", include_str!("../../profiles/node-2.toml")),
     ("node-8", include_str!("../../profiles/node-8.toml")),
+    ("unlike-4", include_str!("../../profiles/unlike-4.toml")),
 ];
 
 #[derive(Debug, Deserialize)]
@@ -22,6 +24,8 @@ pub(crate) struct Profile {
     /// As NVML reports it.
     pub(crate) driver_version: String,
     device: Vec<Cards>,
+    #[serde(default)]
+    topology: Topology,
 }
 
 /// Some cards of one kind.
@@ -53,6 +57,12 @@ struct Cards {
     granularity_bytes: u64,
     pci_device_id: u32,
     power_limit_milliwatts: u32,
+    #[serde(default = "yes")]
+    ecc: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn one() -> u32 {
@@ -120,13 +130,25 @@ impl Profile {
                 cards.slice_ns
             );
         }
+        let count = profile.count();
+        profile.topology.check(count).with_context(|| format!("profile {name}"))?;
         Ok(profile)
+    }
+
+    fn count(&self) -> u32 {
+        self.device.iter().map(|cards| cards.count).sum()
     }
 
     /// The cards of the machine with this name.
     pub(crate) fn devices(&self, machine: &str) -> Vec<Device> {
         let kinds = self.device.iter().flat_map(|cards| (0..cards.count).map(move |_| cards));
-        (0..).zip(kinds).map(|(index, cards)| cards.device(machine, index)).collect()
+        let devices = (0..).zip(kinds).map(|(index, cards)| {
+            let mut device = cards.device(machine, index);
+            device.numa_node = self.topology.numa_node(index);
+            device.nvlinks = self.topology.nvlinks(index, self.count());
+            device
+        });
+        devices.collect()
     }
 }
 
@@ -154,6 +176,9 @@ impl Cards {
             pci_device: 0,
             pci_device_id: self.pci_device_id,
             power_limit_milliwatts: self.power_limit_milliwatts,
+            ecc: self.ecc,
+            numa_node: 0,
+            nvlinks: Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! descriptor), so the process itself is watched too.
 
 use crate::accounts::Session;
+use crate::control;
 use crate::machine::{Answer, Machine};
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -24,7 +25,7 @@ pub(crate) fn serve(machine: &Machine, socket: &OwnedFd) -> Result<()> {
 
 fn converse(
     machine: &Machine,
-    (session, pid): (Session, u32),
+    client: (Session, u32),
     socket: &OwnedFd,
     process: &OwnedFd,
 ) -> Result<()> {
@@ -41,7 +42,7 @@ fn converse(
         let (answer, hello) = match wire::receive::<Request>(socket.as_fd()) {
             Ok(None) => return Ok(()),
             Ok(Some((Request::Engines(ask), _))) if greeted => {
-                match machine.engines.hear((session, pid), ask, socket.as_fd()) {
+                match machine.engines.hear(client, ask, socket.as_fd()) {
                     Some(answer) => (answer.map(|reply| (reply, None)), false),
                     None => continue,
                 }
@@ -50,7 +51,7 @@ fn converse(
                 let hello = matches!(request, Request::Hello { version: VERSION });
                 let answer = match (&request, greeted) {
                     (Request::Hello { .. }, _) | (_, true) => {
-                        reply(machine, session, request, descriptor)
+                        reply(machine, client, request, descriptor)
                     }
                     (_, false) => Err(Refusal::Malformed),
                 };
@@ -69,7 +70,7 @@ fn converse(
 
 fn reply(
     machine: &Machine,
-    session: Session,
+    (session, pid): (Session, u32),
     request: Request,
     descriptor: Option<OwnedFd>,
 ) -> Answer {
@@ -98,5 +99,6 @@ fn reply(
         },
         Request::Usage { device } => machine.usage(device),
         Request::Engines(_) => Err(Refusal::Malformed),
+        Request::Control(control) => control::answer(machine, pid, control),
     }
 }
