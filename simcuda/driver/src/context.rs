@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::engine::Engine;
 use crate::registry::Registry;
-use crate::{array, blocks, event, linear, module, pool, process, stream};
+use crate::{array, blocks, capture, event, graph_memory, linear, module, pool, process, stream};
 use shim_cuda_headers::{CUcontext, CUresult};
 use simcuda_protocol::Charge;
 use std::cell::RefCell;
@@ -98,6 +98,8 @@ pub(crate) fn create(
 pub(crate) fn destroy(context: &Arc<Context>) {
     CONTEXTS.remove(context.handle);
     context.engine.end();
+    capture::forget_all(context.handle);
+    graph_memory::forget_all(context.handle);
     stream::forget_all(context.handle);
     event::forget_all(context.handle);
     array::forget_all(context.handle);

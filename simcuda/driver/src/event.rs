@@ -5,6 +5,7 @@ use crate::command::Work;
 use crate::context::{self, Context};
 use crate::engine::Ticket;
 use crate::entry::{Done, Sim};
+use crate::graph_task::Task;
 use crate::raw;
 use crate::registry::Registry;
 use crate::stream::{self, Stream};
@@ -18,6 +19,9 @@ static EVENTS: Registry<Event> = Registry::new(0x20);
 const BLOCKING_SYNC: c_uint = 1;
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
+
+/// While a stream captures: a node that records or awaits the event at each launch.
+const EXTERNAL: c_uint = 1;
 
 /// One recording of an event.
 #[derive(Debug, Default)]
@@ -114,16 +118,27 @@ impl Sim {
     }
 
     pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: c_uint) -> Done {
-        if flags > 1 {
+        if flags & !EXTERNAL != 0 {
             return Err(CUresult::INVALID_VALUE);
         }
-        Self::cuEventRecord(event, stream)
+        if flags & EXTERNAL == 0 {
+            return Self::cuEventRecord(event, stream);
+        }
+        let found = find(event)?;
+        let stream = stream::resolve(stream)?;
+        if stream.context.handle != found.context {
+            return Err(CUresult::INVALID_HANDLE);
+        }
+        if !stream.is_capturing() {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        capture::add(&stream, Task::Record(event.0))
     }
 
     pub(crate) fn cuEventQuery(event: CUevent) -> Done {
         match find(event)?.latest() {
             Latest::Never => Ok(()),
-            Latest::Captured(_) => Err(CUresult::CAPTURED_EVENT),
+            Latest::Captured(mark) => Err(mark.refuse()),
             Latest::In { context, record, .. } => {
                 context.engine.check()?;
                 if record.is_done() { Ok(()) } else { Err(CUresult::NOT_READY) }
@@ -134,7 +149,7 @@ impl Sim {
     pub(crate) fn cuEventSynchronize(event: CUevent) -> Done {
         match find(event)?.latest() {
             Latest::Never => Ok(()),
-            Latest::Captured(_) => Err(CUresult::CAPTURED_EVENT),
+            Latest::Captured(mark) => Err(mark.refuse()),
             Latest::In { context, ticket, .. } => {
                 context.engine.wait(ticket);
                 context.engine.check()?;
@@ -170,12 +185,18 @@ impl Sim {
             return Err(CUresult::INVALID_VALUE);
         }
         let stream = stream::resolve(stream)?;
+        if flags & EXTERNAL != 0 {
+            if !stream.is_capturing() {
+                return Err(CUresult::INVALID_VALUE);
+            }
+            find(event)?;
+            return capture::add(&stream, Task::Wait(event.0));
+        }
         match find(event)?.latest() {
             Latest::Never => Ok(()),
             Latest::Captured(mark) => capture::follow(&stream, &mark),
-            Latest::In { record, .. } if stream.is_capturing() => {
-                // Work outside the capture that a capture must wait for: not something it can hold.
-                let _ = record;
+            // Work outside the capture is nothing that a capture can wait for.
+            Latest::In { .. } if stream.is_capturing() => {
                 Err(capture::invalidate(&stream, CUresult::STREAM_CAPTURE_ISOLATION))
             }
             Latest::In { record, .. } => stream.submit(Work::Await(record)).map(drop),
@@ -188,6 +209,7 @@ impl Sim {
         if context.handle != event.context {
             return Err(CUresult::INVALID_HANDLE);
         }
+        capture::forbid_in(context.handle)?;
         context.engine.check()?;
         let record = Arc::new(Record::default());
         let ticket = context.engine.submit_behind_all(Work::Record(Arc::clone(&record)));
@@ -196,20 +218,41 @@ impl Sim {
     }
 }
 
+/// Whether there is such an event.
+pub(crate) fn check(event: CUevent) -> Done {
+    find(event).map(drop)
+}
+
+/// Records the event in a stream that does not capture.
+pub(crate) fn record_in(event: CUevent, stream: &Stream) -> Done {
+    record(&*find(event)?, stream)
+}
+
+/// What whoever waits for the event must see done; `None` if it was never recorded.
+pub(crate) fn latest_record(event: CUevent) -> Result<Option<Arc<Record>>, CUresult> {
+    match find(event)?.latest() {
+        Latest::Never => Ok(None),
+        Latest::Captured(mark) => Err(mark.refuse()),
+        Latest::In { record, .. } => Ok(Some(record)),
+    }
+}
+
 fn record(event: &Event, stream: &Stream) -> Done {
+    if stream.is_capturing() {
+        event.set(Latest::Captured(capture::mark(stream)?));
+        return Ok(());
+    }
     let record = Arc::new(Record::default());
-    let latest = match stream.submit(Work::Record(Arc::clone(&record)))? {
-        Some(ticket) => Latest::In { context: Arc::clone(&stream.context), ticket, record },
-        None => Latest::Captured(capture::mark(stream)?),
-    };
-    event.set(latest);
+    if let Some(ticket) = stream.submit(Work::Record(Arc::clone(&record)))? {
+        event.set(Latest::In { context: Arc::clone(&stream.context), ticket, record });
+    }
     Ok(())
 }
 
 fn passed_ns(event: &Event) -> Result<u64, CUresult> {
     match event.latest() {
         Latest::Never => Err(CUresult::INVALID_HANDLE),
-        Latest::Captured(_) => Err(CUresult::CAPTURED_EVENT),
+        Latest::Captured(mark) => Err(mark.refuse()),
         Latest::In { context, record, .. } => {
             context.engine.check()?;
             match record.passed_ns.load(Ordering::Acquire) {

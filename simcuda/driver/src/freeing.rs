@@ -4,7 +4,7 @@
 use crate::context::{self, CONTEXTS};
 use crate::entry::Done;
 use crate::space::{Kind, Region, SPACE};
-use crate::{linear, pool};
+use crate::{graph_memory, linear, pool};
 use shim_cuda_headers::CUresult;
 use simcuda_protocol::Charge;
 
@@ -45,7 +45,7 @@ fn release(region: &Region) {
     match region.kind {
         Kind::Pool(pool) => pool::give_back(pool, region),
         // The memory stays with its graph.
-        Kind::Graph => {}
+        Kind::Graph => graph_memory::ended(region.base),
         _ => {
             if let Some(context) = CONTEXTS.get(region.context) {
                 linear::give_back(&context, region, Charge::Memory);

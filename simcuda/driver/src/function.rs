@@ -89,6 +89,11 @@ pub(crate) fn forget_all(module: usize) {
     FUNCTIONS.remove_all(|function| function.module.handle == module);
 }
 
+/// A handle that this kernel of a module goes by.
+pub(crate) fn handle_of(module: usize, name: &str) -> Option<usize> {
+    FUNCTIONS.find_handle(|function| function.module.handle == module && function.name == name)
+}
+
 /// What the handle stands for: a function, or a library's kernel in the current context.
 pub(crate) fn find(function: CUfunction) -> Result<Arc<Function>, CUresult> {
     match FUNCTIONS.get(function.0) {

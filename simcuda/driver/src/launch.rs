@@ -11,8 +11,8 @@ use crate::{raw, stream};
 use shim_cuda_headers::*;
 use simcuda_ptx::{Fault, Kernel, Launch};
 use std::ffi::{c_uint, c_void};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// A launch with all that it needs.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct KernelLaunch {
     name: String,
     shape: Shape,
     params: Vec<u8>,
+    /// Addresses of the parameters, made when somebody asks.
+    list: OnceLock<Vec<usize>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +44,32 @@ impl KernelLaunch {
         let params =
             if extra.is_null() { from_array(kernel, params)? } else { from_buffer(kernel, extra)? };
         let (module, name) = (Arc::clone(&function.module), function.name.clone());
-        Ok(Self { module, name, shape, params })
+        Ok(Self { module, name, shape, params, list: OnceLock::new() })
+    }
+}
+
+/// What a node of a graph says of its launch.
+impl KernelLaunch {
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(crate) fn module(&self) -> usize {
+        self.module.handle
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Address of a list of the parameters' addresses, good as long as the launch is kept.
+    pub(crate) fn param_list(&self) -> usize {
+        let list = self.list.get_or_init(|| {
+            let Some(kernel) = self.module.code.0.kernel(&self.name) else { return Vec::new() };
+            let base = self.params.as_ptr().expose_provenance();
+            kernel.params().iter().map(|param| base + param.offset).collect()
+        });
+        if list.is_empty() { 0 } else { list.as_ptr().expose_provenance() }
     }
 }
 

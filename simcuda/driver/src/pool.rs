@@ -7,26 +7,22 @@
 use crate::arena::{Arena, GRAIN_BYTES};
 use crate::blocks::{self, BLOCK_BYTES};
 use crate::command::Work;
-use crate::context;
 use crate::entry::{Done, Sim};
 use crate::graph_memory::GraphBlock;
 use crate::registry::Registry;
 use crate::space::{Access, Kind, Region, SPACE};
 use crate::stream::{self, Stream};
-use crate::{freeing, process, raw};
+use crate::{freeing, graph_memory, process, raw};
 use shim_cuda_headers::*;
 use simcuda_protocol::Charge;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static POOLS: Registry<Pool> = Registry::new(0x50);
 
 /// The pool that each device began with, and the one that it uses now.
 static OF_DEVICE: Mutex<BTreeMap<i32, (usize, usize)>> = Mutex::new(BTreeMap::new());
-
-/// Memory nodes of captures and graphs by their address.
-static GRAPH_BLOCKS: Mutex<BTreeMap<u64, Weak<GraphBlock>>> = Mutex::new(BTreeMap::new());
 
 /// A pool grows by this much, if the card has it.
 const GROWTH_BYTES: u64 = 32 << 20;
@@ -193,17 +189,10 @@ fn allocate(stream: &Stream, handle: usize, bytes: usize) -> Result<u64, CUresul
 
 /// While a stream captures, its allocations are nodes with memory of their graph.
 fn capture(stream: &Stream, device: i32, size: u64) -> Result<u64, CUresult> {
-    let block = Arc::new(GraphBlock::new(device, stream.context.handle, size)?);
+    let block = graph_memory::register(GraphBlock::new(device, stream.context.handle, size)?);
     let base = block.base;
-    let mut blocks = GRAPH_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-    blocks.retain(|_, block| block.strong_count() > 0);
-    blocks.insert(base, Arc::downgrade(&block));
     stream.submit(Work::Begin(block))?;
     Ok(base)
-}
-
-fn block_at(base: u64) -> Option<Arc<GraphBlock>> {
-    GRAPH_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner).get(&base)?.upgrade()
 }
 
 impl Sim {
@@ -240,10 +229,15 @@ impl Sim {
             return Ok(());
         }
         if stream.is_capturing() {
-            let block = block_at(address).ok_or(CUresult::INVALID_VALUE)?;
+            let block = graph_memory::at(address).ok_or(CUresult::INVALID_VALUE)?;
             return stream.submit(Work::End(block)).map(drop);
         }
         let region = freeing::freeable(address)?;
+        if let Kind::Graph = region.kind {
+            let block = graph_memory::at(address).ok_or(CUresult::INVALID_VALUE)?;
+            block.close()?;
+            return stream.submit(Work::End(block)).map(drop);
+        }
         stream.submit(Work::Free { base: region.base }).map(drop)
     }
 
@@ -381,10 +375,5 @@ impl Sim {
         let at = raw::get(at)?;
         process::card(at.id)?;
         raw::put(access, 3)
-    }
-
-    pub(crate) fn cuDeviceGraphMemTrim(device: CUdevice) -> Done {
-        context::current().map(drop).or(Ok(()))?;
-        process::card(device).map(drop)
     }
 }

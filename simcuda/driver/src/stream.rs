@@ -5,6 +5,7 @@ use crate::command::Work;
 use crate::context::{self, CONTEXTS, Context};
 use crate::engine::{LEGACY, Ticket};
 use crate::entry::{Done, Sim, means_per_thread_stream};
+use crate::graph_task::Task;
 use crate::registry::Registry;
 use crate::{pool, raw};
 use shim_cuda_headers::*;
@@ -68,7 +69,7 @@ impl Stream {
     /// Gives the stream a command, or its capture a node; then there is no ticket.
     pub(crate) fn submit(&self, work: Work) -> Result<Option<Ticket>, CUresult> {
         if self.is_capturing() {
-            capture::add(self, work)?;
+            capture::add(self, Task::captured(work, self.context.handle))?;
             return Ok(None);
         }
         if self.handle == LEGACY {
@@ -126,13 +127,6 @@ pub(crate) fn forget_all(context: usize) {
     STREAMS.remove_all(|stream| stream.context.handle == context);
 }
 
-/// All streams of the context that capture.
-pub(crate) fn capturing(context: usize) -> Vec<Arc<Stream>> {
-    let of_context =
-        |stream: &Arc<Stream>| stream.context.handle == context && stream.is_capturing();
-    STREAMS.all().into_iter().filter(of_context).collect()
-}
-
 /// What a synchronising call does besides waiting: pools return what they keep beyond their limit.
 pub(crate) fn after_synchronise(context: &Context) {
     pool::shrink_all(context.device);
@@ -163,10 +157,7 @@ impl Sim {
             return Err(CUresult::INVALID_HANDLE);
         }
         let gone = STREAMS.remove(stream.0).ok_or(CUresult::INVALID_HANDLE)?;
-        if gone.is_capturing() {
-            capture::invalidate(&gone, CUresult::STREAM_CAPTURE_INVALIDATED);
-            capture::close(&gone);
-        }
+        capture::close(&gone);
         gone.context.engine.close_lane(gone.handle);
         Ok(())
     }
