@@ -2,12 +2,13 @@
 
 use crate::capture;
 use crate::command::Work;
-use crate::context::{self, Context};
+use crate::context::{self, CONTEXTS, Context};
 use crate::engine::Ticket;
 use crate::entry::{Done, Sim};
 use crate::graph_task::Task;
 use crate::raw;
 use crate::registry::Registry;
+use crate::shared_event::SharedEvent;
 use crate::stream::{self, Stream};
 use shim_cuda_headers::{CUcontext, CUevent, CUresult, CUstream};
 use std::ffi::c_uint;
@@ -28,15 +29,23 @@ const EXTERNAL: c_uint = 1;
 pub(crate) struct Record {
     /// When the stream passed it, on [`clock_ns`]; 0 before.
     passed_ns: AtomicU64,
+    /// For an event that other processes see: its number there.
+    shared: Option<(Arc<SharedEvent>, u64)>,
 }
 
 impl Record {
     pub(crate) fn is_done(&self) -> bool {
-        self.passed_ns.load(Ordering::Acquire) != 0
+        match &self.shared {
+            Some((event, number)) => event.has_passed(*number),
+            None => self.passed_ns.load(Ordering::Acquire) != 0,
+        }
     }
 
     pub(crate) fn finish(&self) {
         self.passed_ns.store(clock_ns(), Ordering::Release);
+        if let Some((event, number)) = &self.shared {
+            event.pass(*number);
+        }
     }
 }
 
@@ -65,11 +74,23 @@ struct Event {
     context: usize,
     flags: c_uint,
     latest: Mutex<Latest>,
+    /// Where other processes see it, if it was made for that.
+    shared: Option<Arc<SharedEvent>>,
 }
 
 impl Event {
     fn set(&self, latest: Latest) {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
+    }
+
+    /// For an event that processes share: the latest recording of any of them.
+    fn recorded_anywhere(&self) -> Option<Arc<Record>> {
+        let shared = self.shared.as_ref()?;
+        if matches!(self.latest(), Latest::Captured(_)) {
+            return None;
+        }
+        let shared = Some((Arc::clone(shared), shared.latest()));
+        Some(Arc::new(Record { shared, ..Record::default() }))
     }
 
     fn latest(&self) -> Latest {
@@ -96,7 +117,8 @@ impl Sim {
         {
             return Err(CUresult::INVALID_VALUE);
         }
-        let made = Event { context: context.handle, flags, latest: Mutex::default() };
+        let shared = if flags & INTERPROCESS == 0 { None } else { Some(SharedEvent::new()?) };
+        let made = Event { context: context.handle, flags, latest: Mutex::default(), shared };
         raw::put(event, CUevent(EVENTS.add(made)))
     }
 
@@ -136,7 +158,11 @@ impl Sim {
     }
 
     pub(crate) fn cuEventQuery(event: CUevent) -> Done {
-        match find(event)?.latest() {
+        let event = find(event)?;
+        if let Some(record) = event.recorded_anywhere() {
+            return if record.is_done() { Ok(()) } else { Err(CUresult::NOT_READY) };
+        }
+        match event.latest() {
             Latest::Never => Ok(()),
             Latest::Captured(mark) => Err(mark.refuse()),
             Latest::In { context, record, .. } => {
@@ -147,7 +173,14 @@ impl Sim {
     }
 
     pub(crate) fn cuEventSynchronize(event: CUevent) -> Done {
-        match find(event)?.latest() {
+        let event = find(event)?;
+        if let Some(shared) = &event.shared
+            && !matches!(event.latest(), Latest::Captured(_))
+        {
+            let context = CONTEXTS.get(event.context).ok_or(CUresult::CONTEXT_IS_DESTROYED)?;
+            return shared.wait(shared.latest(), || context.engine.check());
+        }
+        match event.latest() {
             Latest::Never => Ok(()),
             Latest::Captured(mark) => Err(mark.refuse()),
             Latest::In { context, ticket, .. } => {
@@ -192,7 +225,14 @@ impl Sim {
             find(event)?;
             return capture::add(&stream, Task::Wait(event.0));
         }
-        match find(event)?.latest() {
+        let event = find(event)?;
+        if let Some(record) = event.recorded_anywhere() {
+            if stream.is_capturing() {
+                return Err(capture::invalidate(&stream, CUresult::STREAM_CAPTURE_ISOLATION));
+            }
+            return stream.submit(Work::Await(record)).map(drop);
+        }
+        match event.latest() {
             Latest::Never => Ok(()),
             Latest::Captured(mark) => capture::follow(&stream, &mark),
             // Work outside the capture is nothing that a capture can wait for.
@@ -201,6 +241,28 @@ impl Sim {
             }
             Latest::In { record, .. } => stream.submit(Work::Await(record)).map(drop),
         }
+    }
+
+    pub(crate) fn cuCtxWaitEvent(context: CUcontext, event: CUevent) -> Done {
+        let context = context::named(context)?;
+        let event = find(event)?;
+        if let Latest::Captured(mark) = event.latest() {
+            if mark.is_open() {
+                mark.refuse();
+                return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+            }
+            return Err(mark.refuse());
+        }
+        capture::forbid_in(context.handle)?;
+        context.engine.check()?;
+        let record = match event.latest() {
+            Latest::In { record, .. } => Some(record),
+            _ => None,
+        };
+        if let Some(record) = event.recorded_anywhere().or(record) {
+            context.add_fence(record);
+        }
+        Ok(())
     }
 
     pub(crate) fn cuCtxRecordEvent(context: CUcontext, event: CUevent) -> Done {
@@ -223,6 +285,20 @@ pub(crate) fn check(event: CUevent) -> Done {
     find(event).map(drop)
 }
 
+/// A number by which other processes find the event.
+pub(crate) fn export(event: CUevent) -> Result<u64, CUresult> {
+    let event = find(event)?;
+    event.shared.as_ref().ok_or(CUresult::INVALID_HANDLE)?.export()
+}
+
+/// An event of another process, as one of this context.
+pub(crate) fn import(context: &Context, token: u64) -> Result<CUevent, CUresult> {
+    let shared = Some(SharedEvent::collect(token)?);
+    let flags = INTERPROCESS | DISABLE_TIMING;
+    let made = Event { context: context.handle, flags, latest: Mutex::default(), shared };
+    Ok(CUevent(EVENTS.add(made)))
+}
+
 /// Records the event in a stream that does not capture.
 pub(crate) fn record_in(event: CUevent, stream: &Stream) -> Done {
     record(&*find(event)?, stream)
@@ -230,7 +306,11 @@ pub(crate) fn record_in(event: CUevent, stream: &Stream) -> Done {
 
 /// What whoever waits for the event must see done; `None` if it was never recorded.
 pub(crate) fn latest_record(event: CUevent) -> Result<Option<Arc<Record>>, CUresult> {
-    match find(event)?.latest() {
+    let event = find(event)?;
+    if let Some(record) = event.recorded_anywhere() {
+        return Ok(Some(record));
+    }
+    match event.latest() {
         Latest::Never => Ok(None),
         Latest::Captured(mark) => Err(mark.refuse()),
         Latest::In { record, .. } => Ok(Some(record)),
@@ -242,7 +322,8 @@ fn record(event: &Event, stream: &Stream) -> Done {
         event.set(Latest::Captured(capture::mark(stream)?));
         return Ok(());
     }
-    let record = Arc::new(Record::default());
+    let shared = event.shared.as_ref().map(|shared| (Arc::clone(shared), shared.record()));
+    let record = Arc::new(Record { shared, ..Record::default() });
     if let Some(ticket) = stream.submit(Work::Record(Arc::clone(&record)))? {
         event.set(Latest::In { context: Arc::clone(&stream.context), ticket, record });
     }

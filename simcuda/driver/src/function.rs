@@ -122,10 +122,12 @@ impl Sim {
         find(function)?.set_attribute(attribute, value)
     }
 
+    /// Partial: accepted, changes nothing.
     pub(crate) fn cuFuncSetCacheConfig(function: CUfunction, _: CUfunc_cache) -> Done {
         find(function).map(drop)
     }
 
+    /// Partial: accepted, changes nothing.
     pub(crate) fn cuFuncSetSharedMemConfig(function: CUfunction, _: CUsharedconfig) -> Done {
         find(function).map(drop)
     }
@@ -156,11 +158,13 @@ impl Sim {
         raw::put(count, find(function)?.kernel()?.params().len())
     }
 
+    /// Partial: functions are always loaded.
     pub(crate) fn cuFuncIsLoaded(state: *mut CUfunctionLoadingState, function: CUfunction) -> Done {
         find(function)?;
         raw::put(state, 1)
     }
 
+    /// Partial: functions are always loaded.
     pub(crate) fn cuFuncLoad(function: CUfunction) -> Done {
         find(function).map(drop)
     }
@@ -185,6 +189,7 @@ impl Sim {
         find(CUfunction(kernel.0))?.set_attribute(attribute, value)
     }
 
+    /// Partial: accepted, changes nothing.
     pub(crate) fn cuKernelSetCacheConfig(
         kernel: CUkernel,
         config: CUfunc_cache,

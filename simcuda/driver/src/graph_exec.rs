@@ -32,7 +32,7 @@ pub(crate) struct Step {
     pub(crate) task: Task,
     pub(crate) enabled: bool,
     /// For a graph within the graph: its steps.
-    pub(crate) inner: Vec<Step>,
+    pub(crate) inner: Vec<Self>,
     /// Places, in the order of creation, of the nodes that it follows: what an update compares.
     pub(crate) after: Vec<usize>,
 }
@@ -252,6 +252,7 @@ fn launch(exec: &Exec, stream: &Stream) -> Done {
 }
 
 impl Sim {
+    /// Partial: checked; a launch needs no upload.
     pub(crate) fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> Done {
         find(exec)?;
         let stream = stream::resolve(stream)?;

@@ -153,6 +153,7 @@ impl Sim {
         graph_exec::set_task(exec, node, task(None, params)?)
     }
 
+    /// Partial: says what was set.
     pub(crate) fn cuGraphKernelNodeGetAttribute(
         node: CUgraphNode,
         attribute: CUkernelNodeAttrID,
@@ -166,6 +167,7 @@ impl Sim {
         raw::put(value.cast(), set.map_or([0_u8; 64], |(_, value)| *value))
     }
 
+    /// Partial: remembered, changes nothing.
     pub(crate) fn cuGraphKernelNodeSetAttribute(
         node: CUgraphNode,
         attribute: CUkernelNodeAttrID,
@@ -181,6 +183,7 @@ impl Sim {
         graph::set_task(node, Task::Kernel(kernel))
     }
 
+    /// Partial: copies what was set.
     pub(crate) fn cuGraphKernelNodeCopyAttributes(to: CUgraphNode, from: CUgraphNode) -> Done {
         let from = kernel_of(graph::task_of(from)?)?;
         let to_task = kernel_of(graph::task_of(to)?)?;

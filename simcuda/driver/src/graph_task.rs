@@ -188,7 +188,7 @@ fn params_of(copy: &Copy) -> CopyParams {
 fn side_of(side: &Side) -> CopySide {
     let on_device = matches!(side.kind, SideKind::Known)
         && SPACE.find(side.base).is_none_or(|region| region.is_device());
-    let rows = if side.pitch == 0 { 0 } else { side.layer / side.pitch };
+    let rows = side.layer.checked_div(side.pitch).unwrap_or(0);
     let mut words = CopySide {
         memory_type: if on_device { 2 } else { 1 },
         pitch: side.pitch as usize,

@@ -28,7 +28,7 @@ pub(crate) struct CopySide {
     pub(crate) height: usize,
 }
 
-/// `CUDA_MEMCPY3D`.
+/// `CUDA_MEMCPY3D`; and `CUDA_MEMCPY3D_PEER`, whose contexts are the reserved words.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CopyParams {
@@ -38,9 +38,6 @@ pub(crate) struct CopyParams {
     pub(crate) height: usize,
     pub(crate) depth: usize,
 }
-
-/// `CUDA_MEMCPY3D_PEER`: the reserved word of each side is its context.
-pub(crate) type PeerCopyParams = CopyParams;
 
 impl CopySide {
     pub(crate) fn of_driver(&self) -> Memcpy3dSide {

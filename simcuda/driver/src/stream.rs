@@ -10,10 +10,10 @@ use crate::registry::Registry;
 use crate::{pool, raw};
 use shim_cuda_headers::*;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static STREAMS: Registry<Stream> = Registry::new(0x30);
 
@@ -25,13 +25,17 @@ const NON_BLOCKING: c_uint = 1;
 /// Priorities go from 0, the lowest, to this.
 pub(crate) const GREATEST_PRIORITY: c_int = -5;
 
+/// What was set of a stream's attributes, by the header's numbers.
+pub(crate) type Attributes = BTreeMap<u32, [u8; 64]>;
+
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// Also the number of its lane.
     pub(crate) handle: usize,
     pub(crate) context: Arc<Context>,
     pub(crate) flags: c_uint,
-    priority: c_int,
+    priority: AtomicI32,
+    attributes: Mutex<Attributes>,
     id: u64,
     capture: Mutex<Option<Joined>>,
 }
@@ -47,18 +51,31 @@ impl Stream {
     fn new(context: &Arc<Context>, handle: usize, flags: c_uint, priority: c_int) -> Self {
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
         let context = Arc::clone(context);
-        Self { handle, context, flags, priority, id, capture: Mutex::new(None) }
+        let (priority, attributes) = (AtomicI32::new(priority), Mutex::default());
+        Self { handle, context, flags, priority, attributes, id, capture: Mutex::new(None) }
     }
 
     pub(crate) fn legacy(context: &Arc<Context>) -> Self {
         Self::new(context, LEGACY, 0, 0)
     }
 
+    pub(crate) fn priority(&self) -> c_int {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_priority(&self, priority: c_int) {
+        self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    pub(crate) fn attributes(&self) -> MutexGuard<'_, Attributes> {
+        self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn is_blocking(&self) -> bool {
         self.flags & NON_BLOCKING == 0
     }
 
-    pub(crate) fn joined(&self) -> std::sync::MutexGuard<'_, Option<Joined>> {
+    pub(crate) fn joined(&self) -> MutexGuard<'_, Option<Joined>> {
         self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,6 +93,9 @@ impl Stream {
             capture::forbid_implicit(self.context.handle)?;
         }
         self.context.engine.check()?;
+        for fence in self.context.fences() {
+            self.context.engine.submit(self.handle, self.is_blocking(), Work::Await(fence));
+        }
         Ok(Some(self.context.engine.submit(self.handle, self.is_blocking(), work)))
     }
 
@@ -196,7 +216,7 @@ impl Sim {
     }
 
     pub(crate) fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int) -> Done {
-        raw::put(priority, resolve(stream)?.priority)
+        raw::put(priority, resolve(stream)?.priority())
     }
 
     pub(crate) fn cuStreamGetId(stream: CUstream, id: *mut c_ulonglong) -> Done {
@@ -219,15 +239,6 @@ impl Sim {
 
     pub(crate) fn cuStreamGetDevice(stream: CUstream, device: *mut CUdevice) -> Done {
         raw::put(device, resolve(stream)?.context.device)
-    }
-
-    pub(crate) fn cuStreamAttachMemAsync(
-        stream: CUstream,
-        _: CUdeviceptr,
-        _: usize,
-        _: c_uint,
-    ) -> Done {
-        resolve(stream)?.submit(Work::Nothing).map(drop)
     }
 
     pub(crate) fn cuLaunchHostFunc(
@@ -269,60 +280,5 @@ impl Sim {
         }
         let (function, data) = (function.expose_provenance(), data.expose_provenance());
         stream.submit(Work::Callback { function, stream: handle, data }).map(drop)
-    }
-
-    pub(crate) fn cuStreamWaitValue32_v2(
-        stream: CUstream,
-        address: CUdeviceptr,
-        value: u32,
-        flags: c_uint,
-    ) -> Done {
-        wait_value(stream, address, 4, value.into(), flags)
-    }
-
-    pub(crate) fn cuStreamWaitValue64_v2(
-        stream: CUstream,
-        address: CUdeviceptr,
-        value: u64,
-        flags: c_uint,
-    ) -> Done {
-        wait_value(stream, address, 8, value, flags)
-    }
-
-    pub(crate) fn cuStreamWriteValue32_v2(
-        stream: CUstream,
-        address: CUdeviceptr,
-        value: u32,
-        _: c_uint,
-    ) -> Done {
-        write_value(stream, address, 4, value.into())
-    }
-
-    pub(crate) fn cuStreamWriteValue64_v2(
-        stream: CUstream,
-        address: CUdeviceptr,
-        value: u64,
-        _: c_uint,
-    ) -> Done {
-        write_value(stream, address, 8, value)
-    }
-}
-
-fn wait_value(stream: CUstream, address: u64, bytes: u32, value: u64, rule: u32) -> Done {
-    check_word(address, bytes)?;
-    resolve(stream)?.submit(Work::AwaitValue { address, bytes, value, rule }).map(drop)
-}
-
-fn write_value(stream: CUstream, address: u64, bytes: u32, value: u64) -> Done {
-    check_word(address, bytes)?;
-    resolve(stream)?.submit(Work::WriteValue { address, bytes, value }).map(drop)
-}
-
-fn check_word(address: u64, bytes: u32) -> Done {
-    let aligned = address.is_multiple_of(bytes.into());
-    if aligned && crate::space::SPACE.find(address).is_some() {
-        Ok(())
-    } else {
-        Err(CUresult::INVALID_VALUE)
     }
 }

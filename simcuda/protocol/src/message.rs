@@ -2,6 +2,7 @@
 //!
 //! A reply that carries descriptors says so in its comment; they travel beside the bytes.
 
+use crate::share::Share;
 use serde::{Deserialize, Serialize};
 
 /// Asked of the machine's server.
@@ -25,6 +26,8 @@ pub enum Request {
     ExportChunk { chunk: u64 },
     /// Comes with a descriptor got by `ExportChunk`. Answered by `Chunk`, with the memory's.
     ImportChunk,
+    /// What processes hand each other.
+    Share(Share),
     /// Answered by `Usage`.
     Usage { device: u32 },
 }
@@ -48,6 +51,7 @@ pub enum Reply {
     Room { free_bytes: u64, total_bytes: u64 },
     Chunk { chunk: u64, device: u32, bytes: u64 },
     Usage(Usage),
+    Token { token: u64 },
     Refused(Refusal),
 }
 

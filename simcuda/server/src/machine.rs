@@ -6,6 +6,7 @@ use crate::accounts::{Accounts, Session};
 use crate::chunks::Chunks;
 use crate::pattern::{self, PatternFile};
 use crate::profile::Profile;
+use crate::share::Shelf;
 use rustix::pipe::{PipeFlags, pipe_with};
 use simcuda_protocol::{Charge, Device, Refusal, Reply};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,6 +22,7 @@ pub(crate) struct Machine {
     pub(crate) devices: Vec<Device>,
     pattern: PatternFile,
     books: Mutex<Books>,
+    pub(crate) shelf: Shelf,
 }
 
 #[derive(Debug)]
@@ -42,6 +44,7 @@ impl Machine {
             devices,
             pattern: PatternFile::default(),
             books: Mutex::new(books),
+            shelf: Shelf::default(),
         }
     }
 
@@ -62,6 +65,8 @@ impl Machine {
         books.accounts.close(session);
         let freed = books.chunks.close(session);
         books.put_back(freed);
+        drop(books);
+        self.shelf.close(session);
     }
 
     /// Frees chunks whose last exported descriptor was closed somewhere.
@@ -118,6 +123,28 @@ impl Machine {
             books.accounts.take(device, bytes)?;
             books.chunks.reuse(bytes)
         };
+        self.provide_chunk(session, device, bytes, warm)
+    }
+
+    /// The session's plain memory becomes a chunk: at no moment could others take it.
+    pub(crate) fn convert(&self, session: Session, device: u32, bytes: u64) -> Answer {
+        let warm = {
+            let mut books = self.books();
+            books.accounts.release(session, device, Charge::Memory, bytes)?;
+            books.accounts.take(device, bytes)?;
+            books.chunks.reuse(bytes)
+        };
+        self.provide_chunk(session, device, bytes, warm)
+    }
+
+    /// Memory for a chunk that is charged already.
+    fn provide_chunk(
+        &self,
+        session: Session,
+        device: u32,
+        bytes: u64,
+        warm: Option<OwnedFd>,
+    ) -> Answer {
         let file = warm.map_or_else(|| pattern::memory_file("simcuda-chunk", bytes), Ok);
         let file = file.and_then(|file| pattern::fill(file.as_fd(), bytes).map(|()| file));
         let copy = file.and_then(|file| file.try_clone().map(|copy| (file, copy)));

@@ -16,6 +16,7 @@ mod pattern;
 mod profile;
 mod serve;
 mod session;
+mod share;
 mod start;
 
 use anyhow::{Result, ensure};

@@ -5,6 +5,7 @@
 
 use crate::accounts::Session;
 use crate::machine::{Answer, Machine};
+use crate::share;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -89,6 +90,7 @@ fn reply(
             Some(descriptor) => machine.import_chunk(session, descriptor.as_fd()),
             None => Err(Refusal::Malformed),
         },
+        Request::Share(share) => share::answer(machine, session, share, descriptor),
         Request::Usage { device } => machine.usage(device),
     }
 }
