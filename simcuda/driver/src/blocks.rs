@@ -1,6 +1,6 @@
 //! Blocks of private device memory: charged at the machine, then mapped here.
 
-use crate::{fault, pages, process};
+use crate::{fault, pages, process, shared_blocks};
 use rustix::fd::{AsFd, OwnedFd};
 use shim_cuda_headers::CUresult;
 use simcuda_protocol::{Charge, Refusal, Reply, Request};
@@ -72,6 +72,9 @@ pub(crate) fn map(bytes: u64) -> Result<u64, CUresult> {
 
 /// Gives a block back. Its regions have left the address space, and that is settled.
 pub(crate) fn give(device: i32, base: u64, bytes: u64, why: Charge) {
+    if shared_blocks::give(base) {
+        return;
+    }
     // Addresses that the kernel will not take back stay reserved; the card's bytes are free.
     let _ = pages::release(base, bytes);
     release(device, bytes, why);

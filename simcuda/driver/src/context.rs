@@ -2,8 +2,11 @@
 
 use crate::arena::Arena;
 use crate::engine::Engine;
+use crate::event::Record;
 use crate::registry::Registry;
-use crate::{array, blocks, event, fault, linear, module, pool, process, stream};
+use crate::{
+    array, blocks, capture, event, fault, graph_memory, ipc, linear, module, pool, process, stream,
+};
 use shim_cuda_headers::{CUcontext, CUresult};
 use simcuda_protocol::Charge;
 use std::cell::RefCell;
@@ -25,11 +28,38 @@ pub(crate) struct Context {
     pub(crate) limits: Mutex<Limits>,
     /// Devices whose memory it may use besides its own.
     peers: Mutex<BTreeSet<i32>>,
+    /// Users by the oldest way of counting, besides whoever made it.
+    attached: Mutex<u32>,
+    /// What all later work follows, until it is done.
+    fences: Mutex<Vec<Arc<Record>>>,
 }
 
 impl Context {
     pub(crate) fn peers(&self) -> MutexGuard<'_, BTreeSet<i32>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn limits(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the number of users, unless the change is impossible; says the new number.
+    pub(crate) fn attached(&self, change: impl FnOnce(u32) -> Option<u32>) -> Option<u32> {
+        let mut users = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        *users = change(*users)?;
+        Some(*users)
+    }
+
+    /// From here on all work of the context follows the recording.
+    pub(crate) fn add_fence(&self, record: Arc<Record>) {
+        self.fences.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+    }
+
+    /// What work that is given now must follow.
+    pub(crate) fn fences(&self) -> Vec<Arc<Record>> {
+        let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
+        fences.retain(|record| !record.is_done());
+        fences.clone()
     }
 }
 
@@ -42,6 +72,9 @@ pub(crate) struct Limits {
     pub(crate) sync_depth: usize,
     pub(crate) pending_launches: usize,
     pub(crate) l2_fetch: usize,
+    /// Preferences that change nothing here.
+    pub(crate) cache: u32,
+    pub(crate) shared: u32,
 }
 
 impl Default for Limits {
@@ -53,6 +86,8 @@ impl Default for Limits {
             sync_depth: 2,
             pending_launches: 2048,
             l2_fetch: 64,
+            cache: 0,
+            shared: 1,
         }
     }
 }
@@ -90,6 +125,8 @@ pub(crate) fn create(
         arena: Mutex::new(Arena::new()),
         limits: Mutex::new(Limits::default()),
         peers: Mutex::default(),
+        attached: Mutex::default(),
+        fences: Mutex::default(),
     });
     fault::dress(&context);
     CONTEXTS.insert(handle, Arc::clone(&context));
@@ -100,6 +137,9 @@ pub(crate) fn create(
 pub(crate) fn destroy(context: &Arc<Context>) {
     CONTEXTS.remove(context.handle);
     context.engine.end();
+    capture::forget_all(context.handle);
+    graph_memory::forget_all(context.handle);
+    ipc::forget_all(context.handle);
     stream::forget_all(context.handle);
     event::forget_all(context.handle);
     array::forget_all(context.handle);

@@ -99,6 +99,7 @@ impl Sim {
         raw::put(answer, 0)
     }
 
+    /// Refused: exists on Windows only.
     pub(crate) fn cuDeviceGetLuid(_: *mut c_char, _: *mut c_uint, device: CUdevice) -> Done {
         process::card(device)?;
         // Exists on Windows only.
@@ -110,10 +111,12 @@ impl Sim {
         raw::put(mode, EAGER)
     }
 
+    /// Partial: there is no profiler.
     pub(crate) fn cuProfilerStart() -> Done {
         Ok(())
     }
 
+    /// Partial: there is no profiler.
     pub(crate) fn cuProfilerStop() -> Done {
         Ok(())
     }

@@ -13,8 +13,8 @@ use crate::{raw, stream};
 use shim_cuda_headers::*;
 use simcuda_ptx::{Fault, Kernel, Launch};
 use std::ffi::{c_uint, c_void};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// A launch with all that it needs.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct KernelLaunch {
     params: Vec<u8>,
     /// How many of its blocks a multiprocessor holds.
     blocks_each: u64,
+    /// Addresses of the parameters, made when somebody asks.
+    list: OnceLock<Vec<usize>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +52,7 @@ impl KernelLaunch {
         let shared = kernel.shared_bytes() + shape.shared_bytes as usize;
         let blocks_each = function::occupancy(threads.cast_signed(), shared)?.max(1);
         let blocks_each = u64::from(blocks_each.cast_unsigned());
-        Ok(Self { module, name, shape, params, blocks_each })
+        Ok(Self { module, name, shape, params, blocks_each, list: OnceLock::new() })
     }
 
     fn blocks(&self) -> u64 {
@@ -65,6 +67,31 @@ impl KernelLaunch {
     fn instruction_ns(&self, costs: &Costs) -> f64 {
         let threads = self.shape.block.iter().map(|n| u64::from(*n)).product();
         costs.instruction_ns(self.blocks(), threads, self.blocks_each)
+    }
+}
+
+/// What a node of a graph says of its launch.
+impl KernelLaunch {
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(crate) fn module(&self) -> usize {
+        self.module.handle
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Address of a list of the parameters' addresses, good as long as the launch is kept.
+    pub(crate) fn param_list(&self) -> usize {
+        let list = self.list.get_or_init(|| {
+            let Some(kernel) = self.module.code.0.kernel(&self.name) else { return Vec::new() };
+            let base = self.params.as_ptr().expose_provenance();
+            kernel.params().iter().map(|param| base + param.offset).collect()
+        });
+        if list.is_empty() { 0 } else { list.as_ptr().expose_provenance() }
     }
 }
 

@@ -93,6 +93,31 @@ impl Sim {
         Self::cuLinkAddData_v2(state, kind, data, bytes, name, count, names, values)
     }
 
+    pub(crate) fn cuLinkAddFile_v2(
+        state: CUlinkState,
+        kind: CUjitInputType,
+        path: *const c_char,
+        count: c_uint,
+        names: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) -> Done {
+        let mut bytes = std::fs::read(raw::text(path)?).map_err(|_| CUresult::FILE_NOT_FOUND)?;
+        let data = bytes.as_mut_ptr().cast();
+        let length = bytes.len();
+        Self::cuLinkAddData_v2(state, kind, data, length, path, count, names, values)
+    }
+
+    pub(crate) fn cuLinkAddFile(
+        state: CUlinkState,
+        kind: CUjitInputType,
+        path: *const c_char,
+        count: c_uint,
+        names: *mut CUjit_option,
+        values: *mut *mut c_void,
+    ) -> Done {
+        Self::cuLinkAddFile_v2(state, kind, path, count, names, values)
+    }
+
     pub(crate) fn cuLinkComplete(
         state: CUlinkState,
         image: *mut *mut c_void,

@@ -53,6 +53,8 @@ impl Sim {
     }
 
     /// There are no tables here beside the functions: none that this driver could honestly answer.
+    ///
+    /// Refused: there are no tables beside the functions.
     pub(crate) fn cuGetExportTable(table: *mut *const c_void, name: *const CUuuid) -> Done {
         if table.is_null() || name.is_null() {
             return Err(CUresult::INVALID_VALUE);

@@ -17,12 +17,14 @@ pub mod fault;
 pub mod fault_text;
 pub mod message;
 pub mod place;
+pub mod share;
 pub mod wire;
 
 pub use client::{Client, ConnectError, Start};
 pub use control::{Control, Told};
 pub use fault::Fault;
 pub use message::{Charge, Device, Process, Refusal, Reply, Request, Usage};
+pub use share::Share;
 
 /// Both sides must speak the same version: library and server are built and shipped together.
 pub const VERSION: u32 = 2;

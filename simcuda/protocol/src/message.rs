@@ -4,6 +4,7 @@
 
 use crate::control::{Control, Told};
 use crate::engines::{Answer, Ask};
+use crate::share::Share;
 use serde::{Deserialize, Serialize};
 
 /// Asked of the machine's server.
@@ -27,6 +28,8 @@ pub enum Request {
     ExportChunk { chunk: u64 },
     /// Comes with a descriptor got by `ExportChunk`. Answered by `Chunk`, with the memory's.
     ImportChunk,
+    /// What processes hand each other.
+    Share(Share),
     /// Answered by `Usage`.
     Usage { device: u32 },
     /// About the engines' time; answered as each says.
@@ -56,6 +59,7 @@ pub enum Reply {
     Usage(Usage),
     Engines(Answer),
     Control(Told),
+    Token { token: u64 },
     Refused(Refusal),
 }
 

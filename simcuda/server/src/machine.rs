@@ -10,6 +10,7 @@ use crate::history::History;
 use crate::life::Life;
 use crate::pattern::{self, PatternFile};
 use crate::profile::Profile;
+use crate::share::Shelf;
 use rustix::pipe::{PipeFlags, pipe_with};
 use simcuda_protocol::control::Account;
 use simcuda_protocol::{Charge, Device, Refusal, Reply};
@@ -31,6 +32,7 @@ pub(crate) struct Machine {
     pub(crate) life: Life,
     pattern: PatternFile,
     books: Mutex<Books>,
+    pub(crate) shelf: Shelf,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,7 @@ impl Machine {
             life,
             pattern: PatternFile::default(),
             books: Mutex::new(books),
+            shelf: Shelf::default(),
         }
     }
 
@@ -88,6 +91,8 @@ impl Machine {
         }
         let freed = books.chunks.close(session);
         books.put_back(freed);
+        drop(books);
+        self.shelf.close(session);
     }
 
     /// Processes that have a connection, without the one that asks.
@@ -160,6 +165,28 @@ impl Machine {
             books.accounts.take(device, bytes)?;
             books.chunks.reuse(bytes)
         };
+        self.provide_chunk(session, device, bytes, warm)
+    }
+
+    /// The session's plain memory becomes a chunk: at no moment could others take it.
+    pub(crate) fn convert(&self, session: Session, device: u32, bytes: u64) -> Answer {
+        let warm = {
+            let mut books = self.books();
+            books.accounts.release(session, device, Charge::Memory, bytes)?;
+            books.accounts.take(device, bytes)?;
+            books.chunks.reuse(bytes)
+        };
+        self.provide_chunk(session, device, bytes, warm)
+    }
+
+    /// Memory for a chunk that is charged already.
+    fn provide_chunk(
+        &self,
+        session: Session,
+        device: u32,
+        bytes: u64,
+        warm: Option<OwnedFd>,
+    ) -> Answer {
         let file = warm.map_or_else(|| pattern::memory_file("simcuda-chunk", bytes), Ok);
         let file = file.and_then(|file| pattern::fill(file.as_fd(), bytes).map(|()| file));
         let copy = file.and_then(|file| file.try_clone().map(|copy| (file, copy)));

@@ -22,6 +22,7 @@ mod pattern;
 mod profile;
 mod serve;
 mod session;
+mod share;
 mod start;
 mod topology;
 mod turns;

@@ -6,6 +6,7 @@
 use crate::accounts::Session;
 use crate::control;
 use crate::machine::{Answer, Machine};
+use crate::share;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -97,6 +98,7 @@ fn reply(
             Some(descriptor) => machine.import_chunk(session, descriptor.as_fd()),
             None => Err(Refusal::Malformed),
         },
+        Request::Share(share) => share::answer(machine, session, share, descriptor),
         Request::Usage { device } => machine.usage(device),
         Request::Engines(_) => Err(Refusal::Malformed),
         Request::Control(control) => control::answer(machine, pid, control),
