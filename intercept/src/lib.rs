@@ -3,7 +3,7 @@
 //!
 //! A call comes from stage one's slot either to a function in [`hooks`] or straight to the driver.
 //! The files, in the order one wants to read them: `open` (stage one's question answered), `real`
-//! (the driver beneath), `life` (what a fork leaves of us), `attach` (joining the broker), `process`
+//! (the driver beneath), `rule` (whether this driver answers look-ups as the table says), `life` (what a fork leaves of us), `attach` (joining the broker), `process`
 //! (what we know once joined), `line` (the connection), `mail` (questions to the broker), `books`
 //! (which allocation holds what), `hooks` (the rows we answer), `sys` (every libc call), `say` (the one line we may write).
 //!
@@ -21,6 +21,7 @@ mod open;
 mod pages;
 mod process;
 mod real;
+mod rule;
 mod say;
 mod search;
 mod sys;

@@ -10,6 +10,7 @@ mod device;
 mod docs;
 mod long;
 mod outcome;
+mod roads;
 mod suite;
 mod supply;
 mod symbols;
