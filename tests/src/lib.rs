@@ -7,6 +7,7 @@ mod artefact;
 mod command;
 mod known;
 mod machine;
+pub mod roads;
 mod skip;
 mod steps;
 pub mod trace;

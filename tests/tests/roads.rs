@@ -7,19 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use halfwarp_tests::{Ended, MIB, Machine, artefact, finish, guest};
+use halfwarp_tests::roads::{Step, limited, steps};
+use halfwarp_tests::{Ended, Machine, artefact, finish, guest};
 use serde::Deserialize;
 use shim_cuda_headers::DriverFn;
 use shim_cuda_headers::row::{Answer, Lifetime, Memory};
 
 const DEADLINE: Duration = Duration::from_secs(60);
-/// What the programs ask for beyond their limit of 1 GiB.
-const TOO_MUCH: u64 = 1088 * MIB;
-/// Result codes of the driver.
-const OUT_OF_MEMORY: u32 = 2;
-const NOT_SUPPORTED: u32 = 801;
-/// As many refusals of a process does the broker tell in a second; it counts the rest.
-const TOLD_IN_A_SECOND: usize = 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,22 +54,6 @@ enum Expect {
     Nothing,
     Closed,
     Past,
-}
-
-/// One line that a program printed.
-struct Step {
-    pid: u32,
-    codes: (u32, u32),
-}
-
-impl Step {
-    fn can_be_had(&self) -> bool {
-        [self.codes.0, self.codes.1].iter().all(|code| [0, NOT_SUPPORTED].contains(code))
-    }
-
-    fn is_limited(&self) -> bool {
-        [0, NOT_SUPPORTED].contains(&self.codes.0) && self.codes.1 == OUT_OF_MEMORY
-    }
 }
 
 fn table() -> Table {
@@ -134,12 +112,8 @@ impl Road {
             Expect::Closed => closed(&ended),
             Expect::Past if steps.iter().any(|step| step.codes == (0, 0)) => Ok(()),
             Expect::Past => Err(format!("it is caught now, say so in the table: {}", ended.all())),
-            Expect::Limit if steps.is_empty() || !ended.status.success() => Err(ended.all()),
             Expect::Limit => {
-                if let Some(step) = steps.iter().find(|step| !step.is_limited()) {
-                    return Err(format!("{:?} instead of (0, 2): {}", step.codes, ended.all()));
-                }
-                refused_in_the_log(&machine, &steps)?;
+                limited(&machine, &ended)?;
                 self.check_driver(&ended)
             }
         }
@@ -152,33 +126,6 @@ impl Road {
             return Ok(());
         }
         Err(format!("{wanted:?} is not said: {}", ended.all()))
-    }
-}
-
-fn steps(ended: &Ended) -> Vec<Step> {
-    let step = |line: &str| {
-        let mut words = line.strip_prefix("ROAD ")?.split(' ').skip(1);
-        let mut number = || words.next()?.parse().ok();
-        Some(Step { pid: number()?, codes: (number()?, number()?) })
-    };
-    ended.stdout.lines().filter_map(step).collect()
-}
-
-/// Every step's refusal is in the broker's log, under the pid of the program itself.
-fn refused_in_the_log(machine: &Machine, steps: &[Step]) -> Result<(), String> {
-    let events = machine.events();
-    let logged = events.iter().filter(|event| event.kind == "out-of-memory");
-    let logged: Vec<_> = logged.map(|event| (event.pid, event.bytes.map(|b| b.0))).collect();
-    let ours = |pid: u32| logged.iter().filter(|(of, _)| *of == Some(pid)).count();
-    for step in steps {
-        let wanted = steps.iter().filter(|other| other.pid == step.pid).count();
-        if ours(step.pid) < wanted.min(TOLD_IN_A_SECOND) {
-            return Err(format!("{wanted} refusals of {}, the log has {logged:?}", step.pid));
-        }
-    }
-    match logged.iter().find(|(_, bytes)| bytes.is_none_or(|bytes| bytes < TOO_MUCH)) {
-        Some(odd) => Err(format!("a refusal that no program asked for: {odd:?}")),
-        None => Ok(()),
     }
 }
 
