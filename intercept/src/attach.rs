@@ -136,7 +136,7 @@ fn next(socket: &OwnedFd, descriptors: &mut Vec<OwnedFd>) -> io::Result<ToClient
 
 /// Starts our one thread.
 pub(crate) fn listen(process: &'static Process) -> io::Result<()> {
-    sys::spawn_without_signals("halfwarp", STACK_BYTES, move || {
+    sys::spawn_without_signals(c"halfwarp", STACK_BYTES, move || {
         let mut attendant = Attendant::default();
         loop {
             let mut packet = [0; FRAME_BYTES];

@@ -99,6 +99,11 @@ pub(crate) fn refusal() -> Option<CUresult> {
     REFUSED.load(Ordering::Relaxed).then_some(CUresult::SYSTEM_NOT_READY)
 }
 
+/// From now on nothing that could make a context or get memory works.
+pub(crate) fn refuse() {
+    REFUSED.store(true, Ordering::Relaxed);
+}
+
 fn try_join(identity: &Identity) -> Result<(), Refused> {
     let Joined { socket, pages, cards } = attach::join(identity, JOIN_TIMEOUT)?;
     let by_ordinal = visible_cards(&cards)?;

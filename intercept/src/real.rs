@@ -5,7 +5,7 @@
 //! `CUDA_ERROR_NOT_SUPPORTED`: a linked call never jumps to null.
 
 use std::{
-    ffi::{CStr, CString, c_void},
+    ffi::{CStr, CString, c_int, c_void},
     mem,
     sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
@@ -18,12 +18,15 @@ static STAGE_ONE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static STUBS: [AtomicUsize; DriverFn::COUNT] = [const { AtomicUsize::new(0) }; DriverFn::COUNT];
 static DRIVER: [AtomicUsize; DriverFn::COUNT] = [const { AtomicUsize::new(0) }; DriverFn::COUNT];
 
-/// What a row answers that the driver beneath does not have.
+/// What a row answers that the driver beneath does not have. Its address says so, and there must be
+/// one of it: a function that may be inlined can have an address in each part of the build.
+#[inline(never)]
 pub(crate) extern "C" fn absent() -> CUresult {
     CUresult::NOT_SUPPORTED
 }
 
 /// What an NVML row answers where there is no such function: `NVML_ERROR_FUNCTION_NOT_FOUND`.
+#[inline(never)]
 pub(crate) extern "C" fn nvml_absent() -> u32 {
     13
 }
@@ -92,6 +95,24 @@ pub(crate) fn address(row: DriverFn) -> usize {
 /// Whether the driver has a row.
 pub(crate) fn has(row: DriverFn) -> bool {
     address(row) != absent as *const () as usize
+}
+
+/// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
+pub(crate) const PER_THREAD: u64 = 2;
+
+/// What the driver's `cuGetProcAddress` answers; 0 if nothing.
+pub(crate) fn proc_address(name: &CStr, version: u32, flags: u64) -> usize {
+    let mut answer: *mut c_void = std::ptr::null_mut();
+    let version = c_int::try_from(version).unwrap_or(0);
+    let code = if has(DriverFn::cuGetProcAddress_v2) {
+        let (name, answer, mut status) = (name.as_ptr(), &raw mut answer, 0);
+        // SAFETY: a NUL-terminated text, and outputs of ours.
+        unsafe { call::cuGetProcAddress_v2(name, answer, version, flags, &raw mut status) }
+    } else {
+        // SAFETY: as above.
+        unsafe { call::cuGetProcAddress(name.as_ptr(), &raw mut answer, version, flags) }
+    };
+    if code.is_ok() { answer as usize } else { 0 }
 }
 
 macro_rules! typed {

@@ -8,6 +8,7 @@ mod command;
 mod known;
 mod machine;
 pub mod pretend;
+pub mod roads;
 mod skip;
 mod steps;
 pub mod trace;

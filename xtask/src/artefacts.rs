@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::command::{cargo, root, run, target};
+use crate::roads;
 use crate::tools::{Purpose, Venv};
 
 /// The oldest glibc whose hosts can load the library.
@@ -42,6 +43,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     build_guest("halfwarp-core", "release", "libhalfwarp_core.so", "libhalfwarp-core.so")?;
     build_host()?;
     build_test_programs()?;
+    roads::build()?;
     build_samples()?;
     Ok(hw)
 }
@@ -119,7 +121,7 @@ const TEST_PROGRAMS: &[Recipe] = &[
     ("tests/guests/lib", ".so", &["-O0", "-shared", "-fPIC"]),
 ];
 /// Programs that name the driver's functions as ordinary symbols; all others find it by themselves.
-const LINKED: &[&str] = &["linked"];
+const LINKED: &[&str] = &["linked", "linked_hidden"];
 
 /// The C programs of the tests. They take nothing of ours.
 fn build_test_programs() -> Result<()> {
@@ -164,7 +166,7 @@ fn c_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn compiler() -> Command {
+pub(crate) fn compiler() -> Command {
     Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
 }
 

@@ -6,10 +6,13 @@ mod advisories;
 mod artefacts;
 mod bench;
 mod command;
+mod debian;
 mod device;
 mod docs;
 mod long;
 mod outcome;
+mod roads;
+mod strangers;
 mod suite;
 mod supply;
 mod symbols;
@@ -44,6 +47,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Build the tests' programs of other languages and C libraries into target/hw
+    Strangers,
     /// Everything that a machine without a GPU can check
     Test,
     /// What CI runs: `test`
@@ -90,6 +95,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             let halfwarp = artefacts::build()?.join("halfwarp");
             command::run(Command::new(halfwarp).arg("demo").args(arguments))?;
         }
+        Task::Strangers => strangers::build()?,
         Task::Test | Task::Ci => return counted(suite::test),
         Task::Tidy => tidy::check()?,
         Task::Docs { check: true } => docs::check()?,

@@ -137,6 +137,7 @@ numbered! {
         /// Not sent: no driver under the library.
         NoDriver = 9 "no CUDA driver was found beneath the library; `halfwarp doctor` shows where it looked",
         /// Not sent: the look-up rule does not hold on this driver.
+        Rule = 10 "this driver answers cuGetProcAddress otherwise than the library knows, so no limit could hold; install a release of halfwarp that knows it",
         /// Not sent: the kernel cannot wipe a page on fork.
         Kernel = 11 "the kernel cannot wipe memory on fork; Linux 4.14 or newer is needed",
     }
