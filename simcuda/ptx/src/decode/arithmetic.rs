@@ -43,6 +43,12 @@ impl<'a> Lowering<'_, 'a> {
                 let (a, b) = (self.one_type(m)?, self.one_type(m)?);
                 self.apply(int::dp4a(a, b), ins, Ty::B32, &[Ty::B32, Ty::B32, Ty::B32], 0)?;
             }
+            "dp2a" => {
+                let high = take_part(m).ok_or_else(|| self.unknown())? == Part::High;
+                let (a, b) = (self.one_type(m)?, self.one_type(m)?);
+                let f = int::dp2a(a, b, high);
+                self.apply(f, ins, Ty::B32, &[Ty::B32, Ty::B32, Ty::B32], 0)?;
+            }
             "cvt" => self.convert(ins, m)?,
             _ => return Ok(false),
         }
