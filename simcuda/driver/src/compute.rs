@@ -32,6 +32,13 @@ enum Phase {
     Held,
 }
 
+/// What becomes of a turn that no kernel needs at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    No,
+    IfAlone,
+}
+
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
@@ -118,12 +125,21 @@ impl Compute {
         }
     }
 
-    /// Gives the turn back if no kernel needs it.
-    pub(crate) fn rest(&self) {
+    /// Gives the turn back if no kernel needs it. `Keep::IfAlone` keeps one that nobody else wants;
+    /// says whether it was kept.
+    pub(crate) fn rest(&self, keep: Keep) -> bool {
         let mut state = self.state();
         if state.phase != Phase::Held || state.present > 0 {
-            return;
+            return false;
         }
+        if keep == Keep::IfAlone && state.end_ns == u64::MAX {
+            return true;
+        }
+        self.leave(&mut state);
+        false
+    }
+
+    fn leave(&self, state: &mut State) {
         let (turn, used_ns, end_ns) = (state.turn, state.used_ns, state.busy_until_ns);
         state.phase = Phase::Away;
         self.ends_ns.store(0, Ordering::Relaxed);
@@ -247,7 +263,9 @@ impl Compute {
                 }
                 Answer::Recall { turn, end_ns } if state.turn == turn => {
                     state.end_ns = end_ns;
-                    if state.phase == Phase::Held {
+                    if state.phase == Phase::Held && state.present == 0 {
+                        self.leave(&mut state);
+                    } else if state.phase == Phase::Held {
                         self.ends_ns.store(end_ns, Ordering::Relaxed);
                     }
                 }

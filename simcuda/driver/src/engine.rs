@@ -6,7 +6,7 @@
 
 use crate::clock;
 use crate::command::{self, Class, Work};
-use crate::compute::Compute;
+use crate::compute::{Compute, Keep};
 use crate::cost::Costs;
 use crate::entry::log;
 use crate::queue::{Given, Queue, Ready, Taken};
@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_micros(200);
 
 /// How long a thread that is not the last one stays without anything to do.
 const STAY: Duration = Duration::from_millis(500);
+
+/// How long a turn is kept that nobody wants, when there is no kernel.
+const LINGER: Duration = Duration::from_millis(1);
 
 const MOST_THREADS: usize = 32;
 
@@ -250,7 +253,7 @@ impl Engine {
             inside.crew.away += 1;
             self.call(&mut inside);
             if !inside.queue.has_kernels() {
-                self.compute.rest();
+                self.compute.rest(Keep::IfAlone);
             }
         }
         drop(inside);
@@ -271,8 +274,16 @@ impl Engine {
     /// Waits to be called. One thread looks at conditions so often, one stays for ever, and any other
     /// is surplus when nobody has called it for a while.
     fn wait_for_work<'a>(&self, mut inside: Guard<'a>, at_most: Duration) -> Guard<'a> {
-        if !inside.queue.has_kernels() {
-            self.compute.rest();
+        if !inside.queue.has_kernels() && self.compute.rest(Keep::IfAlone) {
+            // The next kernel is often given at once: asking for a turn anew would take longer.
+            inside.crew.idle += 1;
+            let waited = self.work.wait_timeout(inside, LINGER);
+            inside = waited.unwrap_or_else(PoisonError::into_inner).0;
+            inside.crew.idle -= 1;
+            if !inside.queue.has_more() && !inside.queue.has_kernels() {
+                self.compute.rest(Keep::No);
+            }
+            return inside;
         }
         let look = at_most == LOOK && !inside.crew.lookout;
         let last = inside.crew.idle == 0;

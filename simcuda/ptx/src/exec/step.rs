@@ -248,6 +248,9 @@ impl Runner<'_, '_> {
 
     fn read_timer(&mut self, d: Reg, which: Timer, active: u32) -> Next {
         let now = self.context.now_ns();
+        if let Some(ns) = self.warp.waits.before_clock(now) {
+            return self.sleep_for(ns);
+        }
         let value = match which {
             Timer::Global | Timer::Clock => now,
             Timer::GlobalLow | Timer::ClockLow => now & 0xffff_ffff,
@@ -255,10 +258,7 @@ impl Runner<'_, '_> {
         };
         lanes(active).for_each(|lane| self.rows[d as usize][lane] = value);
         self.pc += 1;
-        match self.warp.waits.read_clock(now) {
-            0 => Next::Continue,
-            ns => self.sleep_for(ns),
-        }
+        Next::Continue
     }
 
     fn is_space(&mut self, d: Reg, address: Reg, space: Space, active: u32) {

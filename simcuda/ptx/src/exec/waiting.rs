@@ -28,8 +28,10 @@ pub(crate) enum Look {
 
 #[derive(Default)]
 pub(crate) struct Waits {
-    /// Next sleep of a clock read; 0 before the first.
+    /// Next sleep before a clock read; 0 before the first.
     spin_ns: u64,
+    /// The sleep is over, the read is due.
+    due: bool,
     spun_from_ns: u64,
     seen: (u64, u64),
     times: u32,
@@ -38,16 +40,20 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// The clock was read; how long to sleep now, if at all.
-    pub(crate) fn read_clock(&mut self, now_ns: u64) -> u64 {
+    /// The clock is to be read; how long to sleep first, if at all. Whoever sleeps asks again then.
+    pub(crate) fn before_clock(&mut self, now_ns: u64) -> Option<u64> {
         if self.spin_ns == 0 {
             (self.spin_ns, self.spun_from_ns) = (FIRST_SPIN_NS, now_ns);
-            return 0;
+            return None;
+        }
+        self.due = !self.due;
+        if !self.due {
+            return None;
         }
         let cap_ns = (now_ns.saturating_sub(self.spun_from_ns) / SPIN_CAP_PART).max(SPIN_CAP_NS);
         let sleep_ns = self.spin_ns;
         self.spin_ns = (sleep_ns + sleep_ns / 4).min(cap_ns);
-        sleep_ns
+        Some(sleep_ns)
     }
 
     /// Memory that others can see was changed: whoever does that does not only wait.
@@ -92,7 +98,10 @@ mod tests {
     fn a_spin_of_a_millisecond_is_less_than_a_hundred_reads_and_ends_in_time() {
         let (mut waits, mut now_ns, mut reads) = (Waits::default(), 5_000, 0);
         while now_ns < 1_005_000 {
-            now_ns += waits.read_clock(now_ns);
+            if let Some(sleep_ns) = waits.before_clock(now_ns) {
+                now_ns += sleep_ns;
+                assert_eq!(waits.before_clock(now_ns), None);
+            }
             reads += 1;
         }
         assert!(reads < 100 && now_ns < 1_025_000, "{reads} reads until {now_ns}");
