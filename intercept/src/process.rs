@@ -403,6 +403,10 @@ impl Process {
             }),
             // Our thread's own business (`attendant`).
             ToClient::Drain { .. } => {}
+            ToClient::Chunk { .. }
+            | ToClient::DropChunk { .. }
+            | ToClient::SwapOut { .. }
+            | ToClient::SwapIn { .. } => {}
             // Only a greeting has these.
             ToClient::Welcome { .. } | ToClient::Gpu { .. } | ToClient::Refused { .. } => {}
         }

@@ -167,7 +167,13 @@ fn serve(socket: OwnedFd, shared: &Shared) -> io::Result<()> {
     send_with(&socket, &welcome, &[broker_memory, client_memory])?;
     for (slot, uuid) in shared.uuids.iter().enumerate() {
         let gpu = u8::try_from(slot).unwrap_or(u8::MAX);
-        let card = ToClient::Gpu { gpu, uuid: *uuid, limit: LIMIT_UNITS, context: CONTEXT_UNITS };
+        let card = ToClient::Gpu {
+            gpu,
+            uuid: *uuid,
+            limit: LIMIT_UNITS,
+            context: CONTEXT_UNITS,
+            swap: false,
+        };
         send(&socket, &card.encode(), SendFlags::NOSIGNAL)?;
     }
     let said = Mutex::default();

@@ -63,7 +63,10 @@ pub struct BrokerGpu {
     pub lease: AtomicU32,
     /// Most GPU time that may be in flight at once, in nanoseconds; 0: not bounded, nothing metered.
     pub bound_ns: AtomicU32,
-    reserved: [AtomicU64; 5],
+    /// Rises by one, wrapping, whenever the residency gate changes, stored before it.
+    pub residency: AtomicU32,
+    reserved_word: AtomicU32,
+    reserved: [AtomicU64; 4],
 }
 
 /// What one process says to the broker.

@@ -129,6 +129,8 @@ pub enum Event {
 /// A card as a joining client is told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WelcomeGpu {
+    /// Its memory is to be allocated so that it can be moved.
+    pub swap: bool,
     pub uuid: Uuid,
     pub limit_units: u32,
     pub context_units: u32,
