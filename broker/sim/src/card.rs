@@ -74,7 +74,7 @@ impl Card {
             self.queues.keys().copied().filter(|c| self.has_work(*c)).collect();
         let stays = self.current.is_some_and(|c| self.has_work(c) && now < self.slice_end);
         if !stays {
-            let after = ids.iter().find(|id| Some(**id) > self.current).or(ids.first());
+            let after = ids.iter().find(|id| Some(**id) > self.current).or_else(|| ids.first());
             self.current = after.copied();
             self.slice_end = now + SLICE_NS;
         }

@@ -82,7 +82,7 @@ impl Process {
             let first = door.said_want.replace(lease) != Some(lease);
             return Pass::WaitsAtGate(first.then_some(ToBroker::Want { gpu: slot, lease }));
         }
-        let guess_ns = known.unwrap_or(Nanos::from(bound_ns));
+        let guess_ns = known.unwrap_or_else(|| Nanos::from(bound_ns));
         if door.in_flight >= QUEUE_MAX {
             return Pass::WaitsForRoom;
         }
@@ -116,7 +116,7 @@ impl Process {
         let done = door.in_flight == 0;
         let due = door.drains.iter().filter(|(_, deadline)| done || now >= **deadline);
         let due: Vec<u32> = due.map(|(seq, _)| *seq).collect();
-        due.iter().for_each(|seq| drop(door.drains.remove(seq)));
+        door.drains.retain(|seq, _| !due.contains(seq));
         let gpu = slot as u8;
         due.into_iter().map(|seq| ToBroker::Drained { seq, gpu, done, waiting }).collect()
     }
