@@ -43,7 +43,9 @@ impl Account {
     pub(crate) fn pass(&mut self, now: Nanos, passed: Passed) {
         let Passed { ns, rate, share, limit, received_ns, lease_ns } = passed;
         self.received_ns += received_ns;
-        let most = if self.asking { lease_ns } else { 0.0 };
+        // Whoever asks and is kept out by another's long kernel catches up; whoever does not ask
+        // saves nothing.
+        let most = if self.asking { MEMORY_NS } else { 0.0 };
         self.room_ns = (self.room_ns + limit * ns - received_ns).clamp(-MEMORY_NS, most);
         if self.asking {
             self.entitled_ns += rate * ns;

@@ -108,7 +108,7 @@ impl State {
             return;
         }
         if gate == Gate::Open {
-            seat.wants = false;
+            (seat.wants, seat.idle) = (false, false);
         }
         actions.push(Action::Gate { at, words: seat.words });
     }
