@@ -175,11 +175,6 @@ impl Contexts {
         self.shelf().live.iter().copied().filter(|context| context.slot() == slot).collect()
     }
 
-    /// All contexts.
-    pub(crate) fn all(&self) -> Vec<&'static Context> {
-        self.shelf().live.clone()
-    }
-
     /// A context is about to end: no call of ours is in it from here on.
     pub(crate) fn begin_end(&self, handle: CUcontext) -> Option<&'static Context> {
         let context = self.find(handle)?;

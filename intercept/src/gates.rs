@@ -40,6 +40,7 @@ use crate::{
     contexts::{Context, Contexts},
     facts::{Facts, LEGACY, PER_THREAD},
     hooks, life,
+    metering::{Admitted, Meter},
     process::Process,
     real::{self, bare},
     sys::{Errno, Uncancelled},
@@ -71,6 +72,7 @@ pub(crate) struct Card {
     waiting: AtomicU32,
     /// The lease number for which the broker was told that we wait, plus one.
     wanted: AtomicU64,
+    pub(crate) meter: Meter,
     /// Launches under a bound; wraps.
     pub(crate) launches: AtomicU32,
     /// The lease number for which our thread was told of launches, plus one.
@@ -164,7 +166,7 @@ pub(crate) fn launch(facts: impl FnOnce() -> Facts, call: impl FnOnce() -> CUres
     match enter(Some(&facts)) {
         Ok(entered) => {
             let code = call();
-            leave(entered);
+            finish(entered, code);
             code
         }
         Err(code) => code.unwrap_or_else(call),
@@ -174,6 +176,8 @@ pub(crate) fn launch(facts: impl FnOnce() -> Facts, call: impl FnOnce() -> CUres
 /// A call that has passed its gates and is announced.
 #[derive(Debug)]
 struct Entered {
+    /// On which card it is metered, and what the meter said.
+    metered: Option<(Slot, Admitted)>,
     slot: &'static AtomicU32,
     shares: bool,
     what: Announcement,
@@ -210,14 +214,18 @@ fn enter(facts: Option<&Facts>) -> Result<Entered, Option<CUresult>> {
             }
             _ => false,
         };
-        if passes {
-            if facts.is_some() && closed.is_none() {
+        let bounded = closed.is_none().then_some(facts).flatten();
+        if passes && bounded.is_none_or(|facts| meter(process, here, facts, card, &mut entered)) {
+            if bounded.is_some() {
                 tell_of_launch(process, here.page(), card);
             }
             label::gate_passed();
             return Ok(entered);
         }
         leave(entered);
+        if passes {
+            make_room(process, here, card);
+        }
         if let Some(closed) = closed {
             sleep_at(process, here.page(), closed);
         }
@@ -233,7 +241,48 @@ fn announce(here: &Here, launch: Option<Announcement>) -> Entered {
     } else {
         pass::announce(slot, what)
     };
-    Entered { slot, shares, what, before }
+    Entered { metered: None, slot, shares, what, before }
+}
+
+/// Under a bound: whether a launch fits below it; from then on it counts. A launch on several cards,
+/// or one that nothing is known of, is not metered.
+fn meter(
+    process: &Process,
+    here: &Here,
+    facts: &Facts,
+    card: Option<Slot>,
+    entered: &mut Entered,
+) -> bool {
+    let Some(slot) = card else { return true };
+    let bound = here.page().gpus.get(usize::from(slot.0)).map(|gpu| &gpu.bound_ns);
+    let bound_ns = bound.map_or(0, |bound| bound.load(Ordering::Relaxed));
+    if bound_ns == 0 || process.gates.guests.is_banned() || wait::is_ending() {
+        return true;
+    }
+    let Some(context) = context_of(process, here, facts.stream) else { return true };
+    let Some(card) = process.gates.card(slot) else { return true };
+    let Some(admitted) = card.meter.admit(facts, context, bound_ns) else { return false };
+    card.meter.begin(process, here, &admitted);
+    entered.metered = Some((slot, admitted));
+    true
+}
+
+/// A launch did not fit below the bound.
+fn make_room(process: &Process, here: &Here, card: Option<Slot>) {
+    if let Some(card) = card.and_then(|slot| process.gates.card(slot)) {
+        card.meter.make_room(process, here);
+    }
+}
+
+/// The driver has returned from a launch.
+fn finish(entered: Entered, code: CUresult) {
+    if let (Some((slot, admitted)), Some(process)) = (&entered.metered, life::joined()) {
+        let _errno = Errno::keep();
+        if let Some(card) = process.gates.card(*slot) {
+            card.meter.end(process, thread::here(), admitted, code);
+        }
+    }
+    leave(entered);
 }
 
 fn leave(entered: Entered) {
@@ -450,6 +499,20 @@ pub(crate) fn is_capturing(stream: usize) -> bool {
     // SAFETY: a writable status; the stream is the caller's.
     let code = unsafe { bare::cuStreamIsCapturing(CUstream(stream), &raw mut status) };
     code.is_ok() && status != 0
+}
+
+/// A graph that could be launched is gone, or (0) functions are.
+pub(crate) fn forgotten(graph: usize, call: impl FnOnce() -> CUresult) -> CUresult {
+    let code = call();
+    if let Some(process) = life::joined().filter(|_| code.is_ok()) {
+        for card in &process.gates.cards {
+            match graph {
+                0 => card.meter.forget_functions(),
+                _ => card.meter.forget_graph(graph),
+            }
+        }
+    }
+    code
 }
 
 /// Whether the driver has `cuCtxRecordEvent` (r555).

@@ -7,8 +7,9 @@
 //! (what a fork leaves of us), `attach` (joining the broker), `process` (what we know once joined),
 //! `line` (the connection), `mail` (questions to the broker), `hooks` (the rows we answer), `gates`
 //! (may this call go on now?), `thread` (what each thread has at hand for that), `contexts` and
-//! `capture` (where calls of ours are allowed), `attendant` (our thread's part: draining, idleness),
-//! `sys` and `wait` (every libc call), `say` (the one line we may write).
+//! `capture` (where calls of ours are allowed), `metering` (what is in flight), `attendant` and `mark`
+//! (our thread's part: draining, idleness), `sys` and `wait` (every libc call), `say` (the one line we
+//! may write).
 //!
 //! We are a guest: no exit, no panic across the boundary, no lock held while the driver is called or
 //! at a fork, errno and signal state left as they were.
@@ -25,6 +26,7 @@ mod life;
 mod line;
 mod mail;
 mod mark;
+mod metering;
 mod open;
 mod pages;
 mod process;

@@ -85,11 +85,11 @@ impl Line {
         bell: &Bell,
         at_most: Duration,
     ) -> io::Result<usize> {
-        let number = self.own().number()?;
-        if !bell.wait(number, at_most) {
+        if !bell.wait(self.own().number()?, at_most) {
             return Ok(0);
         }
-        match sys::receive(number, packet, &mut Vec::new()) {
+        // What can be read is asked once more whether it is ours: that sleep was long.
+        match sys::receive(self.own().number()?, packet, &mut Vec::new()) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             other => other,

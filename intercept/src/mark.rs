@@ -122,13 +122,10 @@ impl Marks {
                 // A capture has begun since, or the context ends.
                 self.captured = true;
             } else {
-                let gone = mark.context.handle() != mark.handle;
                 // SAFETY: an event of a context that has not ended.
-                let code = if gone {
-                    CUresult::SUCCESS
-                } else {
-                    unsafe { bare::cuEventQuery(mark.event) }
-                };
+                let ask = || unsafe { bare::cuEventQuery(mark.event) };
+                let lives = mark.context.handle() == mark.handle;
+                let code = if lives { ask() } else { CUresult::SUCCESS };
                 mark.context.bans.end();
                 if code == CUresult::NOT_READY {
                     return State::Running;

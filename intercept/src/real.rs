@@ -189,6 +189,15 @@ macro_rules! behind {
     (Open Free FreesStream, $stream:ident $args:tt, $call:ident) => {
         crate::capture::stream_gone(&facts!($stream $args), $call)
     };
+    (Open Free FreesGraphExec, $stream:ident $args:tt, $call:ident) => {
+        crate::gates::forgotten(facts!($stream $args).graph, $call)
+    };
+    (Open Free FreesModule, $stream:ident $args:tt, $call:ident) => {
+        crate::gates::forgotten(0, $call)
+    };
+    (Open Free FreesLibrary, $stream:ident $args:tt, $call:ident) => {
+        crate::gates::forgotten(0, $call)
+    };
     (Open $capture:ident $lifetime:ident, $stream:ident $args:tt, $call:ident) => {
         $call()
     };

@@ -2,14 +2,14 @@
  * tester reads: what the kernels themselves saw, not what the driver was told.
  *   launches FILE THREADS ROAD BURN     ROAD: stream, legacy, per-thread, ex, cooperative, graph
  *   launches uuid                       prints the first device's UUID
- * Prints "READY pid" when every thread has launched once. */
-#include "case.h"
+ * Prints "READY pid" when every thread has launched once. The file's words are `struct counts`. */
+#include "launch.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 
 static struct counts {
-    volatile unsigned stop, ready, begun, ended, launches, failed, burn, per_thread[64];
+    volatile unsigned stop, ready, begun, ended, launches, failed, burn, pause, per_thread[64];
 } *counts;
 static CUmodule module;
 static CUfunction kernel;
@@ -69,6 +69,7 @@ static void *work(void *number) {
             __atomic_fetch_add(&counts->per_thread[at % 64], 1, __ATOMIC_SEQ_CST);
         }
         synchronize(stream);
+        while (counts->pause && !counts->stop) usleep(1000);
     }
     return NULL;
 }

@@ -62,6 +62,7 @@ pub struct Guest {
     client: &'static ClientPage,
     said: Mutex<Vec<(Instant, ToBroker)>>,
     next_seq: AtomicU32,
+    ended: AtomicBool,
 }
 
 impl Pretended {
@@ -104,6 +105,12 @@ impl Pretended {
     #[must_use]
     pub fn guest(&self) -> Option<Arc<Guest>> {
         self.shared.guests().last().cloned()
+    }
+
+    /// Every process that has joined, in their order.
+    #[must_use]
+    pub fn guests(&self) -> Vec<Arc<Guest>> {
+        self.shared.guests().clone()
     }
 
     /// From now on it does not say that it is alive.
@@ -177,13 +184,24 @@ fn serve(socket: OwnedFd, shared: &Shared) -> io::Result<()> {
         send(&socket, &card.encode(), SendFlags::NOSIGNAL)?;
     }
     let said = Mutex::default();
-    let guest = Arc::new(Guest { socket, broker, client, said, next_seq: AtomicU32::new(1 << 20) });
+    let guest = Arc::new(Guest {
+        socket,
+        broker,
+        client,
+        said,
+        next_seq: AtomicU32::new(1 << 20),
+        ended: AtomicBool::new(false),
+    });
     guest.say_alive();
     shared.guests().push(Arc::clone(&guest));
-    while let Some(frame) = next(&guest.socket)? {
-        guest.hear(frame)?;
-    }
-    Ok(())
+    let heard = (|| {
+        while let Some(frame) = next(&guest.socket)? {
+            guest.hear(frame)?;
+        }
+        Ok(())
+    })();
+    guest.ended.store(true, Ordering::Relaxed);
+    heard
 }
 
 fn send_with(socket: &OwnedFd, frame: &ToClient, files: &[OwnedFd; 2]) -> io::Result<()> {
@@ -246,6 +264,12 @@ impl Guest {
     #[must_use]
     pub fn heard(&self) -> Vec<(Instant, ToBroker)> {
         self.said().clone()
+    }
+
+    /// Whether its connection has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// The broker's words about a card.

@@ -1,6 +1,7 @@
 //! What the library decides about a call, without doing anything: the ledger word ([`ledger`]), what
-//! an array may cost ([`array`]), how a thread passes a gate ([`pass`]) and when calls of ours are
-//! not allowed ([`bans`]), and the structs by which the two stages of the library know each other
+//! an array may cost ([`array`]), how a thread passes a gate ([`pass`]), when calls of ours are not
+//! allowed ([`bans`]), how long kernels take ([`durations`]) and how much of that may be in flight
+//! ([`flight`]), and the structs by which the two stages of the library know each other
 //! ([`stage`]).
 //!
 //! No I/O, no allocation, no unsafe code, no driver: everything here runs in a unit test.
@@ -10,6 +11,8 @@
 pub mod array;
 mod atomic;
 pub mod bans;
+pub mod durations;
+pub mod flight;
 pub mod ledger;
 pub mod pass;
 pub mod stage;

@@ -111,7 +111,7 @@ macro_rules! hooks {
             }
         }
 
-        /// Rows that the driver answers behind a gate, or that tell of a stream.
+        /// Rows that the driver answers behind a gate, or that tell of a stream, a function or a graph.
         #[allow(dead_code, reason = "most rows lead straight to the driver")]
         #[allow(unused_imports, reason = "the table decides which types appear")]
         #[allow(clippy::too_many_arguments, reason = "the vendor's own signatures")]
@@ -129,6 +129,15 @@ macro_rules! hooks {
         hooks!(@forwarded $symbol ($($ty),*))
     };
     (@address Forward Open FreesStream $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@address Forward Open FreesGraphExec $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@address Forward Open FreesModule $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@address Forward Open FreesLibrary $memory:ident $symbol:ident ($($ty:ty),*)) => {
         hooks!(@forwarded $symbol ($($ty),*))
     };
     (@address Forward Open $lifetime:ident $memory:ident $symbol:ident ($($ty:ty),*)) => { 0 };
