@@ -8,7 +8,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     ptr,
-    sync::atomic::Ordering,
+    sync::atomic::{Ordering, fence},
 };
 
 use halfwarp_api::shm::{BROKER_PAGE_BYTES, BrokerPage, CLIENT_PAGE_BYTES, ClientPage, PAGE_MAGIC};
@@ -100,6 +100,22 @@ impl Pages {
 
     pub(crate) fn set_processes(&self, processes: u32) {
         self.broker.get().processes.store(processes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_limit(&self, slot: u8, limit_units: u32) {
+        if let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) {
+            gpu.limit_units.store(limit_units, Ordering::Relaxed);
+        }
+    }
+
+    /// Says what need not be asked for. In order before any word that is read after it: a process that
+    /// releases looks here afterwards.
+    pub(crate) fn set_exhausted(&self, slot: u8, units: u32) {
+        if let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) {
+            gpu.exhausted.store(units, Ordering::Relaxed);
+            // PAIRS(exhausted): with the fence between a release and its look at this word.
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// A ledger word, read once. The client writes it, so it is a hint.

@@ -177,6 +177,21 @@ pub enum Action {
         client: ClientId,
         processes: u32,
     },
+    /// The client's page is to say this limit.
+    Limit {
+        at: PageRef,
+        limit_units: u32,
+    },
+    /// The client's page is to say that asks of so many units or more are refused; 0: none.
+    Exhausted {
+        at: PageRef,
+        units: u32,
+    },
+    /// Tell the process to end, or kill it.
+    Signal {
+        client: ClientId,
+        kill: bool,
+    },
     /// Read these words now. Answer: [`Event::Pages`] before any other event.
     ReadPages {
         number: u64,
@@ -231,6 +246,8 @@ kinds! {
     JoinRefused "join-refused",
     ProcessEnded "process-ended",
     OutOfMemory "out-of-memory",
+    Reclaimed "reclaimed",
+    GuaranteeBroken "guarantee-broken",
     ContextMeasured "context-measured",
     UnknownFunction "unknown-function",
     Settled "settled",

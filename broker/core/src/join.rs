@@ -63,6 +63,7 @@ impl State {
         self.processes.insert(client, process);
         self.count_join();
         self.tell_headcount(id, actions);
+        self.tell_exhausted(id, actions);
         actions.push(Action::Save);
     }
 

@@ -85,6 +85,7 @@ fn wish(asked: &RunArgs) -> NewTenant {
         mode: asked.mode,
         priority: asked.priority,
         swap: asked.swap,
+        on_reclaim: asked.on_reclaim,
         runner_pid: Some(std::process::id()),
     }
 }
