@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
+use halfwarp_rest::OnReclaim;
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -50,6 +51,9 @@ pub(crate) struct Settings {
     pub(crate) nvml_library: PathBuf,
     /// A look at the cards that takes longer is no data.
     pub(crate) nvml_timeout_ms: u64,
+    /// What may happen to a tenant that holds more than its request when the rest is needed: `keep`, or
+    /// `end` to let it have all that is free and end it if it must be.
+    pub(crate) on_reclaim: OnReclaim,
 }
 
 impl Default for Settings {
@@ -60,6 +64,7 @@ impl Default for Settings {
             hello_timeout_ms: 5_000,
             nvml_library: "libnvidia-ml.so.1".into(),
             nvml_timeout_ms: 2_000,
+            on_reclaim: OnReclaim::Keep,
         }
     }
 }

@@ -13,7 +13,10 @@ use halfwarp_broker_core::{
     WelcomeGpu,
 };
 use halfwarp_rest as rest;
-use rustix::net::{Shutdown, shutdown};
+use rustix::{
+    net::{Shutdown, shutdown},
+    process::{Signal, pidfd_send_signal},
+};
 use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{clock, outbox, shm::Pages, store::Store};
@@ -35,6 +38,7 @@ pub(crate) enum Answer {
 struct Client {
     socket: Arc<OwnedFd>,
     pages: Option<Pages>,
+    pidfd: Option<Arc<OwnedFd>>,
     /// The task that reads it and waits for the process's end.
     task: Option<AbortHandle>,
 }
@@ -130,13 +134,20 @@ impl Desk {
         let mut inner = self.inner();
         let client = ClientId(inner.next_client);
         inner.next_client += 1;
-        inner.clients.insert(client, Client { socket, pages: None, task: None });
+        inner.clients.insert(client, Client { socket, pages: None, pidfd: None, task: None });
         client
     }
 
     pub(crate) fn set_task(&self, client: ClientId, task: AbortHandle) {
         if let Some(client) = self.inner().clients.get_mut(&client) {
             client.task = Some(task);
+        }
+    }
+
+    /// The process behind a connection.
+    pub(crate) fn set_process(&self, client: ClientId, pidfd: Arc<OwnedFd>) {
+        if let Some(client) = self.inner().clients.get_mut(&client) {
+            client.pidfd = Some(pidfd);
         }
     }
 
@@ -234,6 +245,17 @@ impl Inner {
                             pages.set_lease(at.slot, words);
                         }
                     }
+                    Action::Limit { at, limit_units } => {
+                        if let Some(pages) = self.pages(at.client) {
+                            pages.set_limit(at.slot, limit_units);
+                        }
+                    }
+                    Action::Exhausted { at, units } => {
+                        if let Some(pages) = self.pages(at.client) {
+                            pages.set_exhausted(at.slot, units);
+                        }
+                    }
+                    Action::Signal { client, kill } => self.signal(client, kill),
                     Action::ReadPages { number, pages } => {
                         let words = self.read(&pages);
                         events.push_back(Event::Pages { number, words });
@@ -289,6 +311,17 @@ impl Inner {
         if let Err(error) = outbox::frame(&to.socket, frame) {
             tracing::debug!(client = client.0, %error, "a client does not take its frames");
             self.close(client);
+        }
+    }
+
+    /// Tells a process to end, or ends it.
+    fn signal(&self, client: ClientId, kill: bool) {
+        let pidfd = self.clients.get(&client).and_then(|client| client.pidfd.as_ref());
+        let Some(pidfd) = pidfd else { return };
+        let signal = if kill { Signal::KILL } else { Signal::TERM };
+        if let Err(error) = pidfd_send_signal(pidfd, signal) {
+            // It has ended already, or is another user's where this broker may not end it.
+            tracing::warn!(client = client.0, %error, "a process could not be ended");
         }
     }
 

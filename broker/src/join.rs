@@ -121,7 +121,9 @@ impl Talk {
         limits: Limits,
     ) -> io::Result<()> {
         let socket = peer::watched(socket)?;
-        let pidfd = peer::watched(Arc::new(pidfd))?;
+        let pidfd = Arc::new(pidfd);
+        self.desk.set_process(self.client, Arc::clone(&pidfd));
+        let pidfd = peer::watched(pidfd)?;
         let Ok(first) = timeout(limits.hello_timeout, receive(&socket)).await else {
             return Ok(());
         };

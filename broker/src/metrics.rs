@@ -143,6 +143,10 @@ fn broker(registry: &mut Registry, snapshot: &Snapshot) {
     plain(registry, "unknown_functions", text, counters.unknown_functions);
     let text = "Frames that could not be read or that lied";
     plain(registry, "protocol_errors", text, counters.protocol_errors);
+    let text = "Tenants ended to get memory back that is guaranteed to others";
+    plain(registry, "reclaims", text, counters.reclaims);
+    let text = "Times that guaranteed memory could not be had";
+    plain(registry, "broken_guarantees", text, counters.broken_guarantees);
     let refusals = counts(registry, "refusals", "Refused joins and admissions, by reason");
     for (code, count) in &counters.join_refusals {
         let reason = Refusal::from_code(*code).map_or_else(|| "other".to_owned(), kebab);

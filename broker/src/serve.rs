@@ -114,7 +114,8 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
 
 fn config(args: &Args, settings: &Settings) -> Config {
     let processes_max = settings.processes_max;
-    Config { private: args.private, processes_max, ..Config::default() }
+    let on_reclaim = settings.on_reclaim;
+    Config { private: args.private, processes_max, on_reclaim, ..Config::default() }
 }
 
 fn node(dir: &RunDir, private: bool, driver: Option<String>) -> Node {

@@ -48,6 +48,8 @@ struct KeptTenant {
     runner: Option<(u32, u64)>,
     ending: bool,
     started_at: u64,
+    #[serde(default)]
+    may_end: bool,
     gpus: Vec<KeptGpu>,
     pids: Vec<u32>,
 }
@@ -147,6 +149,7 @@ impl Kept {
             runner: tenant.runner.map(|runner| (runner.pid, runner.started_ticks)),
             ending: tenant.ending,
             started_at: tenant.started_at_s,
+            may_end: tenant.may_end,
             gpus: tenant
                 .gpus
                 .iter()
@@ -205,6 +208,7 @@ impl KeptTenant {
             runner: self.runner.map(|(pid, started_ticks)| Runner { pid, started_ticks }),
             ending: self.ending,
             started_at_s: self.started_at,
+            may_end: self.may_end,
             gpus: gpus.collect::<Option<_>>()?,
             // Only who lives can come back.
             pids: self.pids.into_iter().filter(|pid| peer::runner(*pid).is_some()).collect(),
@@ -236,6 +240,7 @@ mod tests {
             runner: Some(Runner { pid: 8, started_ticks: 9 }),
             ending: true,
             started_at_s: 10,
+            may_end: true,
             gpus: vec![gpu],
             pids: vec![std::process::id()],
         };

@@ -23,6 +23,8 @@ pub(crate) enum Answer {
         limit: u32,
         held: u32,
     },
+    /// What was given back is counted.
+    Taken,
     /// The context's charge is now this many units.
     Overhead(u32),
     /// The broker went away before it answered; ask again.
@@ -41,6 +43,7 @@ pub(crate) enum Question {
         held: u32,
     },
     Ask,
+    GiveBack,
     ContextMade {
         charged: u32,
         /// Which charge it is in the books.

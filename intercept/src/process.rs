@@ -15,7 +15,7 @@ use std::{
     os::fd::AsRawFd,
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::{Duration, Instant},
 };
@@ -245,9 +245,25 @@ impl Process {
     pub(crate) fn charge(&self, slot: Slot, units: u32) -> Result<(), CUresult> {
         match self.with_word(slot, |word| ledger::reserve(word, units)) {
             Some(Ok(())) => Ok(()),
+            Some(Err(_)) if self.is_refused_here(slot, units) => Err(CUresult::OUT_OF_MEMORY),
             Some(Err(_)) => self.grow_slow(slot, units),
             None => Err(CUresult::OUT_OF_MEMORY),
         }
+    }
+
+    /// Whether the broker need not be asked: this process alone would pass the limit, or the page says
+    /// that there is not so much left.
+    fn is_refused_here(&self, slot: Slot, units: u32) -> bool {
+        let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+        let at = usize::from(slot.0);
+        let (Some(gpu), Some(line)) = (pages.broker.gpus.get(at), pages.client.ledger.get(at))
+        else {
+            return false;
+        };
+        let held = Ledger::of(line.word.load(Ordering::Relaxed)).held;
+        let exhausted = gpu.exhausted.load(Ordering::Relaxed);
+        held.saturating_add(units) > gpu.limit_units.load(Ordering::Relaxed)
+            || exhausted > 0 && units >= exhausted
     }
 
     /// Charges if that needs nobody's leave.
@@ -257,7 +273,29 @@ impl Process {
 
     /// Gives back what was charged.
     pub(crate) fn release(&self, slot: Slot, units: u32) {
-        self.with_word(slot, |word| ledger::release(word, units));
+        let at = usize::from(slot.0);
+        let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(line) = pages.client.ledger.get(at) else { return };
+        ledger::release(&line.word, units);
+        // PAIRS(exhausted): the broker says that nothing is left and then reads the word just written.
+        fence(Ordering::SeqCst);
+        let gpu = pages.broker.gpus.get(at);
+        if gpu.is_some_and(|gpu| gpu.exhausted.load(Ordering::Relaxed) > 0) {
+            let units = ledger::give_back(&line.word);
+            drop(pages);
+            self.give_back_slow(slot, units);
+        }
+    }
+
+    /// Others of the tenant may be waiting for what was released: it is theirs when this returns.
+    #[cold]
+    #[inline(never)]
+    fn give_back_slow(&self, slot: Slot, units: u32) {
+        if units > 0 {
+            let frame = |seq| ToBroker::GiveBack { seq, gpu: slot.0, units };
+            // Without an answer the broker is gone, and the next one begins with what is held.
+            let _ = self.ask(Question::GiveBack, FIGURES_TIMEOUT, frame);
+        }
     }
 
     #[cold]
@@ -401,6 +439,7 @@ impl Process {
                 }
                 Answer::Overhead(units)
             }),
+            ToClient::Taken { seq, .. } => self.mail.deliver(seq, |_| Answer::Taken),
             // Our thread's own business (`attendant`).
             ToClient::Drain { .. } => {}
             ToClient::Chunk { .. }

@@ -57,7 +57,8 @@ pub struct BrokerGpu {
     pub lease_gate: AtomicU32,
     /// The tenant's limit in units; changes while running.
     pub limit_units: AtomicU32,
-    /// Not used yet: set while limit and slack are used up.
+    /// Asks of so many units or more are refused without asking, and what is released is given back at
+    /// once; 0: nothing is refused so.
     pub exhausted: AtomicU32,
     /// Rises by one, wrapping, whenever the lease gate changes, stored before it.
     pub lease: AtomicU32,

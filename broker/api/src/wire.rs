@@ -19,7 +19,7 @@
 //!
 //! An exchange: the client connects and sends `Hello`; the broker answers `Welcome` with two memfds
 //! (its own page read-only, then the client's), one `Gpu` for each card, and from then on any number
-//! of `Grow` / `Grant` / `Deny`, `Recall` / `Return`, `Ask` / `Figures`, `ContextMade` / `Overhead`, and of the
+//! of `Grow` / `Grant` / `Deny`, `Recall` / `Return`, `GiveBack` / `Taken`, `Ask` / `Figures`, `ContextMade` / `Overhead`, and of the
 //! lease's `Want`, `Drain` / `Drained`, `Idle`. A gate that opens needs no frame: its waiters sleep
 //! on the page's word. In a tenant with swap: `Chunk`, `SwapOut` / `Left` / `SwapEnded`, `SwapIn` /
 //! `SwapEnded`, `DropChunk` / `ChunkGone`, `Reasons`, `SwappedFreed`, `WantMemory`.
@@ -47,6 +47,9 @@ pub enum ToBroker {
     Grow { seq: u32, gpu: u8, wanted: u32 },
     /// `units` of the allowance are given back; answers the `Recall` with this `seq`.
     Return { seq: u32, gpu: u8, units: u32 },
+    /// `units` of the allowance are given back unasked, because the page says that nothing is left for
+    /// others. Answer: `Taken`.
+    GiveBack { seq: u32, gpu: u8, units: u32 },
     /// Asks for the tenant's figures on a card. Answer: `Figures`.
     Ask { seq: u32, gpu: u8 },
     /// The process has made its first context on this card and charged `charged` units for it.
@@ -99,6 +102,8 @@ pub enum ToClient {
     Recall { seq: u32, gpu: u8 },
     /// The tenant's limit and the sum that its processes hold on the card, in units.
     Figures { seq: u32, gpu: u8, limit: u32, held: u32 },
+    /// What was given back has been counted, and the page says what follows from it.
+    Taken { seq: u32, gpu: u8 },
     /// The context's measured cost in units; the client corrects its charge to it.
     Overhead { seq: u32, gpu: u8, units: u32 },
     /// The lease gate of this card was closed: say when the work that passed it has ended, at the
@@ -178,6 +183,8 @@ numbered! {
         Limit = 1 "the tenant's limit is reached",
         Card = 2 "the card has no room that is not promised to others",
         UnknownCard = 3 "the tenant has no such card",
+        /// It is the tenant's by its request; nobody could be made to give it back in time.
+        Stuck = 4 "guaranteed memory is stuck in other hands",
     }
 }
 
@@ -338,6 +345,9 @@ impl ToBroker {
             Self::Note { kind, gpu, a, b } => {
                 Fields { tag: 6, code: kind as u16, gpu, a, b, ..blank }
             }
+            Self::GiveBack { seq, gpu, units } => {
+                Fields { tag: 16, seq, gpu, a: units.into(), ..blank }
+            }
             Self::Want { gpu, lease } => Fields { tag: 7, gpu, a: lease.into(), ..blank },
             Self::Drained { seq, gpu, done, waiting } => {
                 Fields { tag: 8, code: done.into(), seq, gpu, a: waiting.into(), ..blank }
@@ -392,6 +402,7 @@ impl ToBroker {
                 let (done, waiting) = (f.flag()?, Fields::units(f.a)?);
                 Self::Drained { seq: f.seq, gpu: f.gpu, done, waiting }
             }
+            16 => Self::GiveBack { seq: f.seq, gpu: f.gpu, units: Fields::units(f.a)? },
             9 => Self::Idle { gpu: f.gpu, lease: Fields::units(f.a)? },
             32 => Self::Reasons { gpu: f.gpu, reasons: Fields::units(f.a)? },
             33 => Self::ChunkGone { chunk: Fields::units(f.a)? },
@@ -445,6 +456,7 @@ impl ToClient {
             Self::Overhead { seq, gpu, units } => {
                 Fields { tag: 72, seq, gpu, a: units.into(), ..blank }
             }
+            Self::Taken { seq, gpu } => Fields { tag: 80, seq, gpu, ..blank },
             Self::Drain { seq, gpu, within_ns } => {
                 Fields { tag: 73, seq, gpu, a: within_ns, ..blank }
             }
@@ -507,6 +519,7 @@ impl ToClient {
                 Self::Figures { seq, gpu, limit, held }
             }
             72 => Self::Overhead { seq, gpu, units: Fields::units(f.a)? },
+            80 => Self::Taken { seq, gpu },
             73 => Self::Drain { seq, gpu, within_ns: f.a },
             96 => Self::Chunk { gpu, chunk: Fields::units(f.a)?, bytes: f.b },
             97 => Self::DropChunk { chunk: Fields::units(f.a)? },
@@ -531,6 +544,7 @@ mod tests {
             ToBroker::Ask { seq: 3, gpu: 1 },
             ToBroker::ContextMade { seq: 4, gpu: 2, charged: 9 },
             ToBroker::Note { kind: NoteKind::OutOfMemory, gpu: 3, a: u64::MAX, b: 1 },
+            ToBroker::GiveBack { seq: 4, gpu: 2, units: u32::MAX },
             ToBroker::Want { gpu: 4, lease: u32::MAX },
             ToBroker::Drained { seq: 5, gpu: 5, done: true, waiting: 7 },
             ToBroker::Drained { seq: 6, gpu: 5, done: false, waiting: 0 },
@@ -565,6 +579,7 @@ mod tests {
             ToClient::Recall { seq: 7, gpu: 2 },
             ToClient::Figures { seq: 8, gpu: 3, limit: 10, held: 11 },
             ToClient::Overhead { seq: 9, gpu: 4, units: 12 },
+            ToClient::Taken { seq: 9, gpu: 4 },
             ToClient::Drain { seq: 10, gpu: 5, within_ns: u64::MAX },
             ToClient::Chunk { gpu: 6, chunk: 11, bytes: 1 << 30 },
             ToClient::DropChunk { chunk: u32::MAX },

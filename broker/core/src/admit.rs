@@ -2,14 +2,15 @@
 //! its memory, the sum of shares never 100 %. Limits may overlap. Every refusal has a reason of a
 //! closed set, says what was found, and what to do.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use halfwarp_api::{GPUS, UNIT_BYTES, wire::Token};
-use halfwarp_rest::{Amount, Bytes, MemoryWish, Mode, NewTenant, Problem, ShareWish};
+use halfwarp_rest::{Amount, Bytes, MemoryWish, Mode, NewTenant, OnReclaim, Problem, ShareWish};
 
 use crate::{
     card::{Card, Uuid},
     event::{Action, Admitted, Happening, Kind, Runner},
+    reclaim::Lending,
     select::{self, Choice},
     state::State,
     tenant::{Tenant, TenantGpu},
@@ -54,7 +55,6 @@ reasons! {
     Name "name",
     Group "group",
     Lease "lease",
-    NotYet "not-yet",
     NoSwap "no-swap",
     RunnerGone "runner-gone",
     UnknownTenant "unknown-tenant",
@@ -133,6 +133,36 @@ impl State {
         self.note_tenants(0);
     }
 
+    /// Whether a request fits beside those of others and what others keep above theirs. One that
+    /// does not rise always does.
+    fn can_guarantee(
+        &self,
+        card: &Card,
+        request: Bytes,
+        now: Option<(&Tenant, &TenantGpu)>,
+    ) -> Result<(), Rejection> {
+        let (index, uuid, total) = (card.facts.index, card.facts.uuid, card.facts.total_bytes);
+        let own = now.map_or(0, |(_, gpu)| u64::from(gpu.request_units));
+        let own_kept = now.map_or(0, |(tenant, gpu)| tenant.owed_units(gpu) - own);
+        let requested = (self.requested_units(uuid) - own) * UNIT_BYTES;
+        let kept = (self.kept_units(uuid) - own_kept) * UNIT_BYTES;
+        let left = total.saturating_sub(requested + kept);
+        if request.0 <= left || now.is_some() && request.0 <= own * UNIT_BYTES {
+            return Ok(());
+        }
+        let [requested, kept, total, left] = [requested, kept, total, left].map(Bytes);
+        let mut message = format!(
+            "{request} of GPU {index} cannot be guaranteed: {requested} of {total} are \
+             guaranteed to others, {left} are left"
+        );
+        if kept.0 > 0 {
+            message +=
+                &format!("; {kept} are lent to tenants that cannot be made to give them back");
+        }
+        let help = "ask for less, for another card, or end a tenant (`halfwarp ps`)";
+        Err(Rejection::new(Reason::CardFull, message, help))
+    }
+
     /// The entitlement that was asked for, if it can be given.
     fn entitle(&self, ask: &NewTenant) -> Result<Tenant, Rejection> {
         let name = readable(ask.name.as_deref(), Reason::Name)?.unwrap_or("unnamed").to_owned();
@@ -167,6 +197,7 @@ impl State {
             let help = "give one amount for all cards, or one for each";
             return Err(Rejection::new(Reason::MemoryCount, message, help));
         }
+        let may_end = ask.on_reclaim.unwrap_or(self.config.on_reclaim) == OnReclaim::End;
         let gpus = chosen.iter().enumerate();
         let gpus = gpus.map(|(place, uuid)| self.entitle_gpu(ask, *uuid, place));
         Ok(Tenant {
@@ -183,6 +214,7 @@ impl State {
             started_at_s: 0,
             gpus: gpus.collect::<Result<_, _>>()?,
             processes: BTreeSet::new(),
+            lending: Lending { may_end, ..Lending::default() },
             absent: BTreeSet::new(),
         })
     }
@@ -221,28 +253,24 @@ impl State {
             return Err(Rejection::new(Reason::NoSuchGpu, message, "`halfwarp gpus` lists them"));
         };
         let wish = if ask.memory.len() == 1 { ask.memory.first() } else { ask.memory.get(place) };
-        let (request, limit) = self.memory_on(card, wish)?;
+        let (request, limit) = self.memory_on(card, wish, None)?;
         let compute = share_of(ask.compute, wish);
         self.share_fits(card, compute, ask.mode, None)?;
         let units = |bytes: Bytes| u32::try_from(bytes.0 / UNIT_BYTES).unwrap_or(u32::MAX);
         Ok(TenantGpu {
-            uuid,
-            request_units: units(request),
-            limit_units: units(limit),
             share_percent: compute.share.0,
             share_limit_percent: compute.limit.0,
-            allowed_units: 0,
-            forced_units: 0,
-            refused: 0,
-            queue: VecDeque::new(),
+            ..TenantGpu::new(uuid, units(request), units(limit))
         })
     }
 
-    /// Request and limit on a card. Without a wish nothing is guaranteed and the card is the limit.
-    fn memory_on(
+    /// Request and limit on a card, for a new tenant or in place of what `now` is. Without a wish
+    /// nothing is guaranteed and the card is the limit.
+    pub(crate) fn memory_on(
         &self,
         card: &Card,
         wish: Option<&MemoryWish>,
+        now: Option<(&Tenant, &TenantGpu)>,
     ) -> Result<(Bytes, Bytes), Rejection> {
         let total = Bytes(card.facts.total_bytes);
         let index = card.facts.index;
@@ -263,16 +291,7 @@ impl State {
                 format!("the memory limit {limit} is above GPU {index}, which has {total}");
             return Err(Rejection::new(Reason::LimitAboveCard, message, "give a smaller limit"));
         }
-        let requested = Bytes(self.requested_units(card.facts.uuid) * UNIT_BYTES);
-        let left = Bytes(total.0.saturating_sub(requested.0));
-        if request > left {
-            let message = format!(
-                "{request} of GPU {index} cannot be guaranteed: {requested} of {total} are \
-                 guaranteed to others, {left} are left"
-            );
-            let help = "ask for less, for another card, or end a tenant (`halfwarp ps`)";
-            return Err(Rejection::new(Reason::CardFull, message, help));
-        }
+        self.can_guarantee(card, request, now)?;
         Ok((request, limit))
     }
 

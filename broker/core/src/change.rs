@@ -4,6 +4,7 @@
 use halfwarp_rest::{GpuChange, Mode, ShareWish, TenantChange};
 
 use crate::{
+    Nanos,
     admit::{PRIORITY, Reason, Rejection},
     card::Uuid,
     event::{Action, Happening, Kind},
@@ -22,9 +23,9 @@ pub enum Change {
 pub(crate) const LEASE_MS: std::ops::RangeInclusive<u16> = 20..=1000;
 
 impl State {
-    pub(crate) fn change(&mut self, change: &Change, actions: &mut Vec<Action>) {
+    pub(crate) fn change(&mut self, now: Nanos, change: &Change, actions: &mut Vec<Action>) {
         let changed = match change {
-            Change::Tenant { id, to } => self.change_tenant(*id, to),
+            Change::Tenant { id, to } => self.change_tenant(now, *id, to, actions),
             Change::Gpu { uuid, to } => self.change_gpu(*uuid, *to),
         };
         match changed {
@@ -36,7 +37,13 @@ impl State {
         }
     }
 
-    fn change_tenant(&mut self, id: u64, to: &TenantChange) -> Result<Happening, Rejection> {
+    fn change_tenant(
+        &mut self,
+        now: Nanos,
+        id: u64,
+        to: &TenantChange,
+        actions: &mut Vec<Action>,
+    ) -> Result<Happening, Rejection> {
         let Some(tenant) = self.tenants.get(&id) else {
             return Err(Rejection::new(
                 Reason::UnknownTenant,
@@ -52,7 +59,7 @@ impl State {
         if let Some(compute) = to.compute {
             self.compute_can_be(tenant, compute)?;
         }
-        self.memory_can_be(tenant, to)?;
+        let amounts = self.amounts(tenant, to)?;
 
         let Some(tenant) = self.tenants.get_mut(&id) else { unreachable!("found above") };
         tenant.priority = to.priority.unwrap_or(tenant.priority);
@@ -63,6 +70,7 @@ impl State {
             }
         }
         let text = format!("{} changed", tenant.name);
+        self.resize(now, id, &amounts, actions);
         Ok(Happening::new(Kind::TenantChanged, text).tenant(id))
     }
 
@@ -72,15 +80,6 @@ impl State {
             self.share_fits(card, compute, None, Some(tenant.id))?;
         }
         Ok(())
-    }
-
-    /// Request and limit of memory keep what they were admitted with.
-    fn memory_can_be(&self, _tenant: &Tenant, to: &TenantChange) -> Result<(), Rejection> {
-        if to.memory.is_empty() {
-            return Ok(());
-        }
-        let message = "memory of a running tenant was to change, which this broker does not do";
-        Err(Rejection::new(Reason::NotYet, message, "start the tenant anew with the other amount"))
     }
 
     fn change_gpu(&mut self, uuid: Uuid, to: GpuChange) -> Result<Happening, Rejection> {

@@ -24,6 +24,9 @@ impl State {
             gpu.allowed_units -= own.promised_units();
             freed.push((gpu.uuid, u64::from(own.held_units())));
         }
+        for slot in 0..freed.len() {
+            self.ease(id, slot as u8, actions);
+        }
         for (card, held_units) in freed {
             self.begin_settling(now, id, process.peer.pid, card, held_units);
         }

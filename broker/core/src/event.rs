@@ -185,6 +185,21 @@ pub enum Action {
         at: PageRef,
         words: GateWords,
     },
+    /// The client's page is to say this limit.
+    Limit {
+        at: PageRef,
+        limit_units: u32,
+    },
+    /// The client's page is to say that asks of so many units or more are refused; 0: none.
+    Exhausted {
+        at: PageRef,
+        units: u32,
+    },
+    /// Tell the process to end, or kill it.
+    Signal {
+        client: ClientId,
+        kill: bool,
+    },
     /// Read these words now. Answer: [`Event::Pages`] before any other event.
     ReadPages {
         number: u64,
@@ -241,6 +256,8 @@ kinds! {
     Interlocked "interlocked",
     Stalled "stalled",
     OutOfMemory "out-of-memory",
+    Reclaimed "reclaimed",
+    GuaranteeBroken "guarantee-broken",
     ContextMeasured "context-measured",
     UnknownFunction "unknown-function",
     Settled "settled",

@@ -59,6 +59,7 @@ impl State {
         actions.push(Action::Welcome { client, tenant: id, gpus });
         self.count_join();
         self.tell_headcount(id, actions);
+        self.tell_exhausted(id, actions);
         actions.push(Action::Save);
     }
 

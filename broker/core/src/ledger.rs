@@ -1,8 +1,5 @@
-//! Grants. For each process and card the broker's book says how much the process is allowed; the
-//! sum over a tenant never passes its limit, and the card rule holds: what is promised to all
-//! tenants (each its request, or what it was given if that is more), what settles and what is in
-//! strangers' hands fit the card together. Bytes within a tenant's own request therefore always
-//! fit; bytes above come only from what no request covers.
+//! Grants. For each process and card the broker's book says how much the process is allowed; how much
+//! more that can become is in [`crate::room`].
 //!
 //! Grows of a tenant on a card are answered in the order they came. One that does not fit first
 //! has unused allowances called back ([`crate::recall`]).
@@ -14,25 +11,13 @@ use crate::{
     card::Uuid,
     event::{Action, ClientId, PageRef},
     recall::Why,
+    room::Room,
     state::State,
     tenant::{Pending, Stage, Tenant},
 };
 
 /// Grows that one process may have waiting; it has one for each thread at most.
 const PENDING_MAX: usize = 65_536;
-
-/// Units that a tenant can still be allowed on a card, by either rule.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    pub(crate) limit_units: u64,
-    pub(crate) card_units: u64,
-}
-
-impl Room {
-    pub(crate) fn units(self) -> u64 {
-        self.limit_units.min(self.card_units)
-    }
-}
 
 impl State {
     pub(crate) fn grow(
@@ -74,26 +59,6 @@ impl State {
             gpu.queue.push_back(pending);
             self.serve_slot(now, id, at.slot, None, actions);
         }
-    }
-
-    pub(crate) fn room(&self, tenant: &Tenant, slot: usize) -> Room {
-        let gpu = &tenant.gpus[slot];
-        let taken_units = gpu.allowed_units + self.absent_units(tenant, gpu.uuid);
-        let limit_units = u64::from(gpu.limit_units).saturating_sub(taken_units);
-        let own = u64::from(gpu.request_units).saturating_sub(gpu.allowed_units);
-        Room { limit_units, card_units: own + self.spare_units(gpu.uuid) }
-    }
-
-    /// Units of a card that nobody was promised.
-    pub(crate) fn spare_units(&self, card: Uuid) -> u64 {
-        let usable = self.cards.get(&card).map_or(0, |c| c.usable_units());
-        let here = self.tenants.values().flat_map(|t| &t.gpus).filter(|gpu| gpu.uuid == card);
-        usable.saturating_sub(here.map(|gpu| gpu.committed_units()).sum())
-    }
-
-    pub(crate) fn requested_units(&self, card: Uuid) -> u64 {
-        let here = self.tenants.values().flat_map(|t| &t.gpus).filter(|gpu| gpu.uuid == card);
-        here.map(|gpu| u64::from(gpu.request_units)).sum()
     }
 
     pub(crate) fn serve_everywhere(&mut self, now: Nanos, actions: &mut Vec<Action>) {
@@ -142,13 +107,15 @@ impl State {
                 let gpu = &tenant.gpus[at];
                 let left = u64::from(gpu.limit_units).saturating_sub(gpu.allowed_units);
                 room.limit_units = left.min(wanted);
-                room.card_units = room.card_units.max(covered_units);
+                room.unowed_units = room.unowed_units.max(covered_units);
+                room.free_units = room.free_units.max(covered_units);
+                room.ungiven_units = room.ungiven_units.max(covered_units);
             }
-            if wanted <= room.units() {
-                self.grant(id, slot, room, actions);
+            if room.fits(wanted) {
+                self.grant(now, id, slot, room, actions);
                 continue;
             }
-            if wanted > tenant.gpus[at].limit_units.into() {
+            if wanted > tenant.gpus[at].limit_units.into() || tenant.lending.ended {
                 self.deny(id, slot, room, actions);
                 continue;
             }
@@ -161,7 +128,15 @@ impl State {
                 }
                 Stage::Reading => return,
                 Stage::Recalled { until, from } if now < *until && !from.is_empty() => return,
-                Stage::Recalled { .. } => self.deny(id, slot, room, actions),
+                Stage::Recalled { .. } => self.wait_or_deny(now, (id, slot), room, actions),
+                Stage::Waiting { until } if now < *until => {
+                    return self.reclaim(now, id, slot, actions);
+                }
+                // Nobody of ours has it: the driver decides.
+                Stage::Waiting { .. } if wanted <= self.ungiven_units(tenant.gpus[at].uuid) => {
+                    self.grant(now, id, slot, room, actions);
+                }
+                Stage::Waiting { .. } => self.break_guarantee(id, slot, actions),
             }
         }
     }
@@ -175,7 +150,7 @@ impl State {
 
     /// Grants the oldest grow of a slot: what was wanted, and while the limit is far some slack, so
     /// that the next small allocations need no round trip.
-    fn grant(&mut self, id: u64, slot: u8, room: Room, actions: &mut Vec<Action>) {
+    fn grant(&mut self, now: Nanos, id: u64, slot: u8, room: Room, actions: &mut Vec<Action>) {
         let at = usize::from(slot);
         let Some(tenant) = self.tenants.get(&id) else { return };
         let card = tenant.gpus[at].uuid;
@@ -185,7 +160,7 @@ impl State {
         let spare = room
             .limit_units
             .saturating_sub(reserve(tenant.processes.len()))
-            .min(room.card_units.saturating_sub(reserve(sharers)));
+            .min(room.card_units().saturating_sub(reserve(sharers)));
 
         let Some(tenant) = self.tenants.get_mut(&id) else { return };
         let Some(head) = tenant.gpus[at].queue.pop_front() else { return };
@@ -194,17 +169,35 @@ impl State {
         let rounded = wanted.next_multiple_of(SLACK_UNITS);
         let units = if rounded <= spare { rounded } else { wanted };
         let units = u32::try_from(units).unwrap_or(head.wanted_units);
-        tenant.gpus[at].allowed_units += u64::from(units);
+        let gpu = &mut tenant.gpus[at];
+        gpu.allowed_units += u64::from(units);
+        if gpu.allowed_units > gpu.request_units.into() {
+            gpu.lent_at = now;
+        }
         process.gpus[at].allowed_units += units;
         let frame = ToClient::Grant { seq: head.seq, gpu: slot, units };
         actions.push(Action::Send { client: head.client, frame });
     }
 
     pub(crate) fn deny(&mut self, id: u64, slot: u8, room: Room, actions: &mut Vec<Action>) {
-        let gpu = self.tenants.get_mut(&id).and_then(|t| t.gpus.get_mut(usize::from(slot)));
-        let Some(head) = gpu.and_then(|gpu| gpu.queue.pop_front()) else { return };
+        let gpu = self.tenants.get(&id).and_then(|t| t.gpus.get(usize::from(slot)));
+        let Some(head) = gpu.and_then(|gpu| gpu.queue.front()) else { return };
         let above_limit = u64::from(head.wanted_units) > room.limit_units;
         let why = if above_limit { Denial::Limit } else { Denial::Card };
+        self.deny_because(id, slot, why, actions);
+    }
+
+    pub(crate) fn deny_because(
+        &mut self,
+        id: u64,
+        slot: u8,
+        why: Denial,
+        actions: &mut Vec<Action>,
+    ) {
+        let gpu = self.tenants.get_mut(&id).and_then(|t| t.gpus.get_mut(usize::from(slot)));
+        let Some(gpu) = gpu else { return };
+        let Some(head) = gpu.queue.pop_front() else { return };
+        gpu.denied = Some(why);
         let frame = ToClient::Deny { seq: head.seq, gpu: slot, why };
         actions.push(Action::Send { client: head.client, frame });
     }

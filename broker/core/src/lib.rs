@@ -13,9 +13,13 @@ mod compute;
 mod context;
 mod death;
 mod event;
+mod exhausted;
 mod join;
 mod ledger;
 mod recall;
+mod reclaim;
+mod resize;
+mod room;
 mod saved;
 mod select;
 mod settle;
@@ -54,6 +58,13 @@ pub const LINGER_NS: Nanos = 5_000_000_000;
 pub const FIRST_TENANT_NS: Nanos = 10_000_000_000;
 /// How long a restarted broker keeps a tenant's room for processes that have yet to come back.
 pub const RETURN_HOME_NS: Nanos = 2_000_000_000;
+
+/// How long a grow waits that its tenant is owed; a little less than the library does.
+pub const GROW_NS: Nanos = 9_500_000_000;
+/// How long it waits for bytes of ended processes alone: longer than they should take.
+pub const SETTLE_WAIT_NS: Nanos = 2_000_000_000;
+/// From telling a tenant to end until it is killed.
+pub const END_GRACE_NS: Nanos = 1_000_000_000;
 
 /// Units by which an allowance is rounded up while the limit is far: 64 MiB.
 pub const SLACK_UNITS: u64 = (64 << 20) / halfwarp_api::UNIT_BYTES;

@@ -10,7 +10,7 @@ use halfwarp_api::wire::ToClient;
 use crate::{
     Nanos, RECALL_NS,
     event::{Action, PageRef, PageWord},
-    ledger::Room,
+    room::Room,
     state::State,
     tenant::{ProcessGpu, Recall, Stage, Tenant},
 };
@@ -22,6 +22,8 @@ pub(crate) enum Why {
     Slack { tenant: u64, slot: u8 },
     /// A client asked for its tenant's figures.
     Figures { at: PageRef, seq: u32 },
+    /// The pages say that nothing is left; see [`crate::exhausted`].
+    Exhausted { tenant: u64, slot: u8 },
     /// A context is being measured.
     Context { at: PageRef },
 }
@@ -49,6 +51,7 @@ impl State {
         match self.reads.remove(&number) {
             Some(Why::Slack { tenant, slot }) => self.recall(now, tenant, slot, actions),
             Some(Why::Figures { at, seq }) => self.figures(at, seq, actions),
+            Some(Why::Exhausted { tenant, slot }) => self.exhausted_read(tenant, slot, actions),
             Some(Why::Context { at }) => self.context_read(now, at, actions),
             None => {}
         }
@@ -59,7 +62,7 @@ impl State {
     }
 
     /// Pages of a tenant's processes on one card.
-    fn pages_of(tenant: &Tenant, slot: u8) -> impl Iterator<Item = PageRef> + '_ {
+    fn pages_of_tenant(tenant: &Tenant, slot: u8) -> impl Iterator<Item = PageRef> + '_ {
         tenant.processes.iter().map(move |client| PageRef { client: *client, slot })
     }
 
@@ -67,16 +70,16 @@ impl State {
     /// also in those of tenants that have more than their request.
     pub(crate) fn pages_to_read(&self, tenant: &Tenant, slot: u8, room: Room) -> Vec<PageRef> {
         let gpu = &tenant.gpus[usize::from(slot)];
-        let mut pages: Vec<_> = Self::pages_of(tenant, slot).collect();
+        let mut pages: Vec<_> = Self::pages_of_tenant(tenant, slot).collect();
         let head = gpu.queue.front().map_or(0, |head| u64::from(head.wanted_units));
-        if head > room.card_units {
+        if head > room.card_units() {
             for (other, slot) in self.slots_on(gpu.uuid) {
                 let Some(other) = self.tenants.get(&other).filter(|t| t.id != tenant.id) else {
                     continue;
                 };
                 let gpu = &other.gpus[usize::from(slot)];
                 if gpu.allowed_units > gpu.request_units.into() {
-                    pages.extend(Self::pages_of(other, slot));
+                    pages.extend(Self::pages_of_tenant(other, slot));
                 }
             }
         }
@@ -115,9 +118,12 @@ impl State {
             }
         }
         let enough = wanted <= room.limit_units + own_units
-            && wanted <= room.card_units + own_units + others_units;
-        if wait.is_empty() && (ask.is_empty() || !enough) {
-            self.deny(id, slot, room, actions);
+            && wanted <= room.card_units() + own_units + others_units;
+        if wait.is_empty() && (ask.is_empty() || !enough && !room.is_owed(wanted)) {
+            self.wait_or_deny(now, (id, slot), room, actions);
+            if wanted > room.limit_units + own_units {
+                self.exhaust(id, slot, room.limit_units + own_units, actions);
+            }
         } else {
             wait.extend(ask.iter().copied());
             let until = now + RECALL_NS;
@@ -129,7 +135,7 @@ impl State {
         self.serve(now, card, actions);
     }
 
-    fn send_recall(&mut self, page: PageRef, until: Nanos, actions: &mut Vec<Action>) {
+    pub(crate) fn send_recall(&mut self, page: PageRef, until: Nanos, actions: &mut Vec<Action>) {
         let seq = self.next_recall;
         self.next_recall = seq.wrapping_add(1);
         if let Some(gpu) = self.process_gpu(page) {
@@ -161,6 +167,7 @@ impl State {
             own.recall = None;
             self.heard_from(card, at);
         }
+        self.ease(id, at.slot, actions);
         if given < units {
             let text = format!("{units} units came back where {given} had been granted");
             self.hostile(at.client, pid, text, actions);
@@ -185,7 +192,7 @@ impl State {
         if usize::from(at.slot) >= tenant.gpus.len() {
             return self.figures(at, seq, actions);
         }
-        let pages = Self::pages_of(tenant, at.slot).collect();
+        let pages = Self::pages_of_tenant(tenant, at.slot).collect();
         self.read_pages(Why::Figures { at, seq }, pages, actions);
     }
 

@@ -1,7 +1,7 @@
 //! What must outlive the broker: tenants by token, their entitlements, and what contexts cost.
 //! Not the ledgers: a process that comes back says what it holds, within the same limits.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use halfwarp_api::{UNIT_BYTES, wire::Token};
 use halfwarp_rest::Mode;
@@ -10,6 +10,7 @@ use crate::{
     Nanos, RETURN_HOME_NS,
     card::Uuid,
     event::Runner,
+    reclaim::Lending,
     state::State,
     tenant::{Tenant, TenantGpu},
 };
@@ -37,6 +38,8 @@ pub struct SavedTenant {
     pub runner: Option<Runner>,
     pub ending: bool,
     pub started_at_s: u64,
+    /// It may be ended to get guaranteed memory back.
+    pub may_end: bool,
     pub gpus: Vec<SavedGpu>,
     /// Processes that were joined.
     pub pids: Vec<u32>,
@@ -66,6 +69,7 @@ impl State {
             runner: tenant.runner,
             ending: tenant.ending,
             started_at_s: tenant.started_at_s,
+            may_end: tenant.lending.may_end,
             gpus: tenant.gpus.iter().map(SavedGpu::of).collect(),
             pids: self.pids(tenant).into_iter().collect(),
         });
@@ -130,6 +134,7 @@ impl State {
             started_at_s: kept.started_at_s,
             gpus: kept.gpus.into_iter().map(SavedGpu::entitlement).collect(),
             processes: BTreeSet::new(),
+            lending: Lending { may_end: kept.may_end, ..Lending::default() },
             absent,
         };
         self.tenants.insert(kept.id, tenant);
@@ -188,15 +193,9 @@ impl SavedGpu {
 
     fn entitlement(self) -> TenantGpu {
         TenantGpu {
-            uuid: self.uuid,
-            request_units: self.request_units,
-            limit_units: self.limit_units,
             share_percent: self.share_percent,
             share_limit_percent: self.share_limit_percent,
-            allowed_units: 0,
-            forced_units: 0,
-            refused: 0,
-            queue: VecDeque::new(),
+            ..TenantGpu::new(self.uuid, self.request_units, self.limit_units)
         }
     }
 }

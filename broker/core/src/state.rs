@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use halfwarp_api::wire::{NoteKind, Refusal, ToBroker};
+use halfwarp_api::wire::{Denial, NoteKind, Refusal, ToBroker, ToClient};
+use halfwarp_rest::OnReclaim;
 
 use crate::{
     FIRST_TENANT_NS, LINGER_NS, Nanos, SAMPLE_NS, SETTLING_SAMPLE_NS,
@@ -23,11 +24,18 @@ pub struct Config {
     pub processes_max: usize,
     /// A process joins once; a second copy of the library in it, or an exec, once more.
     pub joins_of_a_pid_max: usize,
+    /// What may happen to tenants that hold another's guaranteed memory, where they do not say.
+    pub on_reclaim: OnReclaim,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { private: false, processes_max: 4096, joins_of_a_pid_max: 64 }
+        Self {
+            private: false,
+            processes_max: 4096,
+            joins_of_a_pid_max: 64,
+            on_reclaim: OnReclaim::Keep,
+        }
     }
 }
 
@@ -39,6 +47,10 @@ pub struct Counters {
     pub admission_refusals: BTreeMap<&'static str, u64>,
     pub unknown_functions: u64,
     pub protocol_errors: u64,
+    /// Tenants ended to get guaranteed memory back.
+    pub reclaims: u64,
+    /// Guaranteed memory that could not be had in time.
+    pub broken_guarantees: u64,
 }
 
 /// All that the broker knows.
@@ -97,7 +109,7 @@ impl State {
                 self.admit(&ask, token, uid, runner, at_s, actions);
             }
             Event::End { tenant } => self.end(now, tenant, actions),
-            Event::Change(change) => self.change(&change, actions),
+            Event::Change(change) => self.change(now, &change, actions),
             Event::RunnerGone { tenant } => self.runner_gone(now, tenant, actions),
             Event::Hello { client, peer, version, token, at_s } => {
                 self.hello(client, peer, version, token, at_s, actions);
@@ -128,6 +140,11 @@ impl State {
             }
             ToBroker::Return { seq, gpu, units } => {
                 self.returned(now, PageRef { client, slot: gpu }, seq, units, actions);
+            }
+            ToBroker::GiveBack { seq, gpu, units } => {
+                self.returned(now, PageRef { client, slot: gpu }, 0, units, actions);
+                let frame = ToClient::Taken { seq, gpu };
+                actions.push(Action::Send { client, frame });
             }
             ToBroker::Ask { seq, gpu } => {
                 self.ask(PageRef { client, slot: gpu }, seq, actions);
@@ -192,9 +209,9 @@ impl State {
             NoteKind::OutOfMemory => {
                 let Some(gpu) = gpu else { return };
                 gpu.refused += 1;
-                Happening::new(Kind::OutOfMemory, "an allocation was refused")
-                    .gpu(gpu.uuid)
-                    .bytes(a)
+                let why = gpu.denied.take().unwrap_or(Denial::Limit);
+                let text = format!("an allocation was refused: {}", why.text());
+                Happening::new(Kind::OutOfMemory, text).gpu(gpu.uuid).bytes(a)
             }
             NoteKind::UnknownFunction => {
                 self.counters.unknown_functions += 1;
@@ -214,13 +231,14 @@ impl State {
     pub fn next_deadline(&self) -> Nanos {
         let queues = self.tenants.values().flat_map(|t| &t.gpus).filter_map(|g| g.queue.front());
         let recalls = queues.filter_map(|head| match head.stage {
-            Stage::Recalled { until, .. } => Some(until),
+            Stage::Recalled { until, .. } | Stage::Waiting { until } => Some(until),
             Stage::New | Stage::Reading => None,
         });
         let contexts = self.processes.values().flat_map(|p| &p.gpus);
         let contexts = contexts.filter_map(|gpu| Some(gpu.measuring?.until));
+        let kills = self.tenants.values().filter_map(|t| t.lending.kill_at);
         let others = self.home_until.into_iter().chain(self.stop_at()).chain(self.compute_due());
-        let first = recalls.chain(contexts).chain(others).min();
+        let first = recalls.chain(contexts).chain(kills).chain(others).min();
         first.map_or(self.next_sample, |at| at.min(self.next_sample))
     }
 
@@ -238,14 +256,16 @@ impl State {
         }
         let due = |t: &Tenant| {
             let heads = t.gpus.iter().filter_map(|g| g.queue.front());
-            heads
-                .into_iter()
-                .any(|head| matches!(head.stage, Stage::Recalled { until, .. } if now >= until))
+            heads.into_iter().any(|head| match head.stage {
+                Stage::Recalled { until, .. } | Stage::Waiting { until } => now >= until,
+                Stage::New | Stage::Reading => false,
+            })
         };
         if self.tenants.values().any(due) {
             self.serve_everywhere(now, actions);
         }
         self.give_up_measuring(now, actions);
+        self.kill_overdue(now, actions);
         if now >= self.next_sample {
             let settling = self.cards.values().any(|c| c.settling.values().any(|s| !s.told));
             self.next_sample = now + if settling { SETTLING_SAMPLE_NS } else { SAMPLE_NS };
@@ -275,6 +295,14 @@ impl State {
         *self.counters.admission_refusals.entry(reason).or_default() += 1;
     }
 
+    pub(crate) fn count_reclaim(&mut self) {
+        self.counters.reclaims += 1;
+    }
+
+    pub(crate) fn count_broken_guarantee(&mut self) {
+        self.counters.broken_guarantees += 1;
+    }
+
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -301,7 +329,7 @@ impl State {
                 };
                 let sum: u64 = tenant.processes.iter().map(promised).sum();
                 assert_eq!(sum, gpu.allowed_units, "books of tenant {} slot {slot}", tenant.id);
-                let bound = u64::from(gpu.limit_units) + gpu.forced_units;
+                let bound = u64::from(gpu.limit_units).max(gpu.excess_units) + gpu.forced_units;
                 assert!(sum <= bound, "tenant {} above its limit", tenant.id);
             }
         }

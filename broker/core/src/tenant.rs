@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use halfwarp_api::wire::Token;
+use halfwarp_api::wire::{Denial, Token};
 
 use crate::{
     Nanos,
     card::Uuid,
     compute::Seat,
     event::{ClientId, PageRef, Peer, Runner, Word},
+    reclaim::Lending,
 };
 
 #[derive(Clone, Debug)]
@@ -31,6 +32,7 @@ pub(crate) struct Tenant {
     /// By slot.
     pub(crate) gpus: Vec<TenantGpu>,
     pub(crate) processes: BTreeSet<ClientId>,
+    pub(crate) lending: Lending,
     /// Pids that had joined before the broker was restarted and have not come back yet.
     pub(crate) absent: BTreeSet<u32>,
 }
@@ -46,6 +48,14 @@ pub(crate) struct TenantGpu {
     pub(crate) allowed_units: u64,
     /// Units allowed beside any limit since the tenant began: contexts dearer than their charge.
     pub(crate) forced_units: u64,
+    /// Most that was allowed when the limit was lowered below it.
+    pub(crate) excess_units: u64,
+    /// When it was last given more while above its request.
+    pub(crate) lent_at: Nanos,
+    /// What the pages say need not be asked for; see [`crate::exhausted`].
+    pub(crate) exhausted: u32,
+    /// Why the last grow was denied, until the refusal that follows from it is told.
+    pub(crate) denied: Option<Denial>,
     /// Allocations that were refused.
     pub(crate) refused: u64,
     pub(crate) queue: VecDeque<Pending>,
@@ -70,6 +80,10 @@ pub(crate) enum Stage {
     Recalled {
         until: Nanos,
         from: BTreeSet<PageRef>,
+    },
+    /// Its tenant is owed it, and somebody else has it.
+    Waiting {
+        until: Nanos,
     },
 }
 
@@ -144,8 +158,22 @@ impl ProcessGpu {
 }
 
 impl TenantGpu {
-    /// What the card owes this tenant: its request, or more if it was given more.
-    pub(crate) fn committed_units(&self) -> u64 {
-        self.allowed_units.max(self.request_units.into())
+    /// An entitlement of which nothing has been used.
+    pub(crate) fn new(uuid: Uuid, request_units: u32, limit_units: u32) -> Self {
+        Self {
+            uuid,
+            request_units,
+            limit_units,
+            share_percent: 0,
+            share_limit_percent: 100,
+            allowed_units: 0,
+            forced_units: 0,
+            excess_units: 0,
+            lent_at: 0,
+            exhausted: 0,
+            denied: None,
+            refused: 0,
+            queue: VecDeque::new(),
+        }
     }
 }

@@ -117,6 +117,11 @@ impl State {
             share: Percent(first.map_or(0, |gpu| gpu.share_percent)),
             share_limit: Percent(first.map_or(100, |gpu| gpu.share_limit_percent)),
             swap: false,
+            on_reclaim: if tenant.lending.may_end {
+                rest::OnReclaim::End
+            } else {
+                rest::OnReclaim::Keep
+            },
             started_at: tenant.started_at_s,
             processes: joined()
                 .map(|p| rest::Process {

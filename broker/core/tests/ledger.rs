@@ -5,7 +5,8 @@ mod kit;
 
 use halfwarp_api::wire::{Denial, ToBroker, ToClient};
 use halfwarp_broker_core::{ClientId, Event, Kind};
-use kit::{GIB, MIB, MS, Node, card};
+use halfwarp_rest::{NewTenant, OnReclaim};
+use kit::{GIB, MIB, MS, Node, card, wish};
 use proptest::prelude::*;
 
 #[test]
@@ -44,10 +45,10 @@ fn thirty_two_processes_race_for_the_last_bytes_and_exactly_what_fits_is_granted
         let denied: u32 = clients.iter().map(|c| node.client(*c).denials).sum();
         assert_eq!(denied as usize, 32 - holders, "round {round}");
         for client in &clients {
-            let own = node.clients.get_mut(client).expect("a client");
-            own.word.held = 0;
-            own.denials = 0;
+            node.release(*client, node.client(*client).word.held);
+            node.clients.get_mut(client).expect("a client").denials = 0;
         }
+        node.settle();
     }
 }
 
@@ -145,6 +146,9 @@ fn bytes_of_strangers_are_not_lent_but_never_cut_a_request() {
     node.reserve(g, MIB);
     node.settle();
     assert_eq!(node.client(g).denials, 1);
+    node.release(g, 4 * GIB);
+    node.send(g, ToBroker::Return { seq: 77, gpu: 0, units: 4 * GIB });
+    node.clients.get_mut(&g).expect("g").word.allowed = GIB;
     let owner = node.tenant("15GiB");
     let o = node.join(&owner);
     node.reserve(o, 15 * GIB);
@@ -200,6 +204,7 @@ enum Move {
     Die { client: usize },
     Join { tenant: usize },
     Close { client: usize },
+    Resize { tenant: usize, mib: u64 },
     Wait { ms: u64 },
     Sample { foreign_mib: u64 },
     Lie { client: usize, held: u32, allowed: u32 },
@@ -214,7 +219,8 @@ fn moves() -> impl Strategy<Value = Move> {
         8 => (0..8_usize).prop_map(|skip| Move::BrokerReads { skip }),
         8 => client.clone().prop_map(|client| Move::ClientReads { client }),
         1 => client.clone().prop_map(|client| Move::Die { client }),
-        1 => (0..3_usize).prop_map(|tenant| Move::Join { tenant }),
+        1 => (0..4_usize).prop_map(|tenant| Move::Join { tenant }),
+        1 => (0..4_usize, 0..2048_u64).prop_map(|(tenant, mib)| Move::Resize { tenant, mib }),
         1 => client.clone().prop_map(|client| Move::Close { client }),
         2 => (0..150_u64).prop_map(|ms| Move::Wait { ms }),
         1 => (0..512_u64).prop_map(|foreign_mib| Move::Sample { foreign_mib }),
@@ -223,9 +229,23 @@ fn moves() -> impl Strategy<Value = Move> {
     ]
 }
 
+/// A page as a hostile process may write it; its own word stays what it was.
+fn lie(node: &mut Node, client: ClientId, held: u32, allowed: u32) {
+    let word = halfwarp_broker_core::Word { held, allowed };
+    let at = halfwarp_broker_core::PageRef { client, slot: 0 };
+    let words = vec![halfwarp_broker_core::PageWord { at, word }];
+    node.step(Event::Pages { number: 0, words });
+}
+
 fn play(moves: &[Move]) -> Node {
     let mut node = Node::new(vec![card(0, 2)]);
-    let tenants = [node.tenant("512MiB"), node.tenant("256MiB..1GiB"), node.tenant("0B..2GiB")];
+    let may_end = NewTenant { on_reclaim: Some(OnReclaim::End), ..wish("128MiB..2GiB") };
+    let tenants = [
+        node.tenant("512MiB"),
+        node.tenant("256MiB..1GiB"),
+        node.tenant("0B..2GiB"),
+        node.ask(may_end).expect("admitted"),
+    ];
     for tenant in &tenants {
         node.join(tenant);
         node.join(tenant);
@@ -251,7 +271,8 @@ fn play(moves: &[Move]) -> Node {
                 pick(client).into_iter().for_each(|c| node.client_reads(c));
             }
             Move::Die { client } => pick(client).into_iter().for_each(|c| node.die(c)),
-            Move::Join { tenant } => _ = node.join(&tenants[tenant]),
+            Move::Join { tenant } => _ = node.try_join(&tenants[tenant]),
+            Move::Resize { tenant, mib } => _ = node.resize(&tenants[tenant], &format!("{mib}MiB")),
             Move::Close { client } => {
                 if let Some(client) = pick(client) {
                     node.step(Event::Closed { client });
@@ -266,13 +287,7 @@ fn play(moves: &[Move]) -> Node {
                 node.sample(0, &by_pid, foreign_mib << 20);
             }
             Move::Lie { client, held, allowed } => {
-                // A page as a hostile process may write it; its own word stays what it was.
-                if let Some(client) = pick(client) {
-                    let word = halfwarp_broker_core::Word { held, allowed };
-                    let at = halfwarp_broker_core::PageRef { client, slot: 0 };
-                    let words = vec![halfwarp_broker_core::PageWord { at, word }];
-                    node.step(Event::Pages { number: 0, words });
-                }
+                pick(client).into_iter().for_each(|c| lie(&mut node, c, held, allowed));
             }
         }
         let allowed: u64 = node.clients.values().map(|c| u64::from(c.word.allowed)).sum();
@@ -291,9 +306,10 @@ proptest! {
         moves in prop::collection::vec(moves(), 1..300)
     ) {
         let mut node = play(&moves);
-        for _ in 0..20 {
+        // What a tenant is owed it waits for, so each thread's grow may take that long.
+        for _ in 0..60 {
             node.settle();
-            node.wait(100 * MS);
+            node.wait(1000 * MS);
         }
         for (id, client) in &node.clients {
             prop_assert!(client.growing.is_empty(), "{id:?} waits for {:?}", client.growing);

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use halfwarp_rest::{MemoryWish, Mode, ShareWish};
+use halfwarp_rest::{MemoryWish, Mode, OnReclaim, ShareWish};
 
 #[derive(Parser, Debug)]
 #[command(name = "halfwarp", version, about = "Share NVIDIA GPUs between programs", long_about = None)]
@@ -95,6 +95,11 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) swap: bool,
 
+    /// When memory above what is guaranteed is another's by guarantee: keep (so it is not lent), or
+    /// end the program [default: the broker's]
+    #[arg(long, value_name = "keep|end", value_parser = on_reclaim)]
+    pub(crate) on_reclaim: Option<OnReclaim>,
+
     /// Name of the tenant [default: the program's name]
     #[arg(long)]
     pub(crate) name: Option<String>,
@@ -182,6 +187,14 @@ pub(crate) enum Form {
     Wide,
     /// As the HTTP API says it: memory in bytes
     Json,
+}
+
+fn on_reclaim(text: &str) -> Result<OnReclaim, String> {
+    match text {
+        "keep" => Ok(OnReclaim::Keep),
+        "end" => Ok(OnReclaim::End),
+        _ => Err("write keep or end".to_owned()),
+    }
 }
 
 pub(crate) fn mode(text: &str) -> Result<Mode, String> {

@@ -170,6 +170,7 @@ mod tests {
             share: Percent(25),
             share_limit: Percent(60),
             swap: false,
+            on_reclaim: halfwarp_rest::OnReclaim::Keep,
             started_at: 0,
             processes: vec![process(41), process(42)],
             gpus: vec![TenantGpu {

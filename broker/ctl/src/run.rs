@@ -86,6 +86,7 @@ fn wish(asked: &RunArgs) -> NewTenant {
         priority: asked.priority,
         group: asked.group.clone(),
         swap: asked.swap,
+        on_reclaim: asked.on_reclaim,
         runner_pid: Some(std::process::id()),
     }
 }

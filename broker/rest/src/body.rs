@@ -127,6 +127,8 @@ pub struct Tenant {
     pub share: Percent,
     pub share_limit: Percent,
     pub swap: bool,
+    #[serde(default)]
+    pub on_reclaim: OnReclaim,
     pub started_at: u64,
     pub processes: Vec<Process>,
     pub gpus: Vec<TenantGpu>,
@@ -138,6 +140,18 @@ pub struct Process {
     pub pid: u32,
     pub command: String,
     pub joined_at: u64,
+}
+
+/// What may happen to a tenant that holds memory above its request when another, to whom it is
+/// guaranteed, needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum OnReclaim {
+    /// It keeps it, and so can only have what is guaranteed to nobody.
+    #[default]
+    Keep,
+    /// It may have all that is free, and is ended if it must be.
+    End,
 }
 
 /// Asks for a tenant. Texts are as the command line takes them.
@@ -160,6 +174,8 @@ pub struct NewTenant {
     pub group: Option<String>,
     #[serde(default)]
     pub swap: bool,
+    /// Default: the broker's.
+    pub on_reclaim: Option<OnReclaim>,
     /// The tenant goes when this process has ended and none of its own is left.
     pub runner_pid: Option<u32>,
 }

@@ -10,10 +10,10 @@ use halfwarp_api::{
     wire::{ToBroker, ToClient},
 };
 use halfwarp_broker_core::{
-    Action, Admitted, CardFacts, CardSample, ClientId, Config, Event, Happening, Kind, Nanos,
-    PageRef, PageWord, Peer, Rejection, Sample, State, Uuid, Word,
+    Action, Admitted, CardFacts, CardSample, Change, ClientId, Config, Event, Happening, Kind,
+    Nanos, PageRef, PageWord, Peer, Rejection, Sample, State, Uuid, Word,
 };
-use halfwarp_rest::NewTenant;
+use halfwarp_rest::{NewTenant, TenantChange};
 
 pub const MIB: u32 = (1 << 20) / 512;
 pub const GIB: u32 = 1024 * MIB;
@@ -30,6 +30,10 @@ pub struct Client {
     pub growing: BTreeMap<u32, u32>,
     pub grants: Vec<u32>,
     pub denials: u32,
+    /// Denials that needed no answer.
+    pub refused_here: u32,
+    /// What its page says need not be asked for.
+    pub exhausted: u32,
     pub others: Vec<ToClient>,
     next_seq: u32,
 }
@@ -44,6 +48,8 @@ pub struct Node {
     /// All that the broker did, for comparing runs.
     pub log: Vec<Action>,
     pub samples_asked: u32,
+    /// Processes told to end, or killed.
+    pub signals: Vec<(ClientId, bool)>,
     pub stopped: bool,
     next_client: u64,
 }
@@ -84,6 +90,7 @@ impl Node {
             told: Vec::new(),
             log: Vec::new(),
             samples_asked: 0,
+            signals: Vec::new(),
             stopped: false,
             next_client: 1,
         }
@@ -108,6 +115,12 @@ impl Node {
                         }
                     }
                     Action::Tell(told) => self.told.push(told.clone()),
+                    Action::Exhausted { at, units } => {
+                        if let Some(client) = self.clients.get_mut(&at.client) {
+                            client.exhausted = *units;
+                        }
+                    }
+                    Action::Signal { client, kill } => self.signals.push((*client, *kill)),
                     Action::Sample => self.samples_asked += 1,
                     Action::Stop => self.stopped = true,
                     _ => {}
@@ -134,6 +147,18 @@ impl Node {
         answer.expect("an answer")
     }
 
+    /// `halfwarp set ID memory=…`.
+    pub fn resize(&mut self, tenant: &Admitted, memory: &str) -> Result<(), Rejection> {
+        let to = TenantChange { memory: wish(memory).memory, ..TenantChange::default() };
+        let change = Change::Tenant { id: tenant.id, to };
+        let answer = self.step(Event::Change(change)).into_iter().find_map(|action| match action {
+            Action::Changed => Some(Ok(())),
+            Action::Rejected(rejection) => Some(Err(rejection)),
+            _ => None,
+        });
+        answer.expect("an answer")
+    }
+
     pub fn tenant(&mut self, memory: &str) -> Admitted {
         self.ask(wish(memory)).expect("admitted")
     }
@@ -144,14 +169,25 @@ impl Node {
     }
 
     pub fn join_as(&mut self, tenant: &Admitted, pid: u32) -> ClientId {
+        self.try_join_as(tenant, pid).expect("welcome")
+    }
+
+    pub fn try_join(&mut self, tenant: &Admitted) -> Option<ClientId> {
+        let pid = 100 + u32::try_from(self.next_client).expect("small");
+        self.try_join_as(tenant, pid)
+    }
+
+    fn try_join_as(&mut self, tenant: &Admitted, pid: u32) -> Option<ClientId> {
         let client = ClientId(self.next_client);
         self.next_client += 1;
         let peer = Peer { pid, uid: UID, command: "prog".to_owned() };
         let event = Event::Hello { client, peer, version: CURRENT, token: tenant.token, at_s: 0 };
         let welcome = |a: &Action| matches!(a, Action::Welcome { .. });
-        assert!(self.step(event).iter().any(welcome), "not welcome");
+        if !self.step(event).iter().any(welcome) {
+            return None;
+        }
         self.clients.insert(client, Client { pid, ..Client::default() });
-        client
+        Some(client)
     }
 
     /// The process wants `units` on its first card: from its allowance, or by a grow on its way.
@@ -160,6 +196,11 @@ impl Node {
         if own.word.allowed - own.word.held >= units {
             own.word.held += units;
             return true;
+        }
+        if own.exhausted > 0 && units >= own.exhausted {
+            own.denials += 1;
+            own.refused_here += 1;
+            return false;
         }
         own.next_seq += 1;
         let seq = own.next_seq;
@@ -171,6 +212,13 @@ impl Node {
     pub fn release(&mut self, client: ClientId, units: u32) {
         let own = self.clients.get_mut(&client).expect("a client");
         own.word.held -= units;
+        if own.exhausted > 0 {
+            let units = own.word.allowed - own.word.held;
+            own.word.allowed = own.word.held;
+            own.next_seq += 1;
+            let seq = own.next_seq;
+            self.to_broker.push_back((client, ToBroker::GiveBack { seq, gpu: 0, units }));
+        }
     }
 
     pub fn send(&mut self, client: ClientId, frame: ToBroker) -> Vec<Action> {
