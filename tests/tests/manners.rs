@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use halfwarp_tests::roads::limited;
 use halfwarp_tests::{Machine, guest, until};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -67,4 +68,56 @@ fn a_tenant_ends_with_its_program_when_that_left_nobody_behind() {
     let ended = machine.tenant(&options).program(["true"]).finish(DEADLINE);
     assert!(ended.status.success(), "{}", ended.all());
     assert!(machine.tenants().is_empty(), "it is gone when `halfwarp run` is");
+}
+
+/// Runs to its end as a tenant of 1 GiB; what it printed.
+fn finish(words: &[&str]) -> String {
+    finish_in(&Machine::new(), words)
+}
+
+fn finish_in(machine: &Machine, words: &[&str]) -> String {
+    let program = std::iter::once(text(&guest(words[0])));
+    let words = program.chain(words[1..].iter().map(ToString::to_string));
+    let ended = machine.tenant(&["--memory", "1GiB"]).program(words).finish(DEADLINE);
+    assert!(ended.status.success(), "{}", ended.all());
+    assert_eq!(ended.stderr, "", "{}", ended.all());
+    ended.stdout
+}
+
+#[test]
+fn a_program_that_clears_its_environment_keeps_its_limit() {
+    for what in ["some", "all"] {
+        let machine = Machine::new();
+        let words = [text(&guest("scrubbed")), what.to_owned()];
+        let ended = machine.tenant(&["--memory", "1GiB"]).program(words).finish(DEADLINE);
+        limited(&machine, &ended).unwrap_or_else(|why| panic!("{what}: {why}"));
+    }
+}
+
+#[test]
+fn each_link_of_a_chain_of_programs_finds_what_the_one_before_it_left() {
+    let said = finish(&["chain", "10"]);
+    let links: Vec<&str> = said.lines().collect();
+    assert_eq!(links.len(), 11, "{said}");
+    assert!(links.iter().all(|link| link.ends_with(" 0")), "{said}");
+}
+
+#[test]
+fn several_runtimes_in_one_process_share_a_context_and_a_limit() {
+    let driver = text(&halfwarp_tests::artefact("sim/libcuda.so.1"));
+    assert_eq!(finish(&["runtimes", &driver]), "PASS runtimes\n");
+}
+
+#[test]
+fn errno_after_each_call_is_what_the_driver_alone_makes_of_it() {
+    let machine = Machine::new();
+    let native = halfwarp_tests::finish(&mut machine.natively(guest("errnos")), DEADLINE);
+    let ours = finish_in(&machine, &["errnos"]);
+    assert!(native.stdout.lines().count() > 15, "{}", native.all());
+    assert_eq!(ours, native.stdout, "as a tenant on the left");
+}
+
+#[test]
+fn threads_that_leave_in_odd_ways_leave_nothing_behind() {
+    assert_eq!(finish(&["leavers", "60"]), "PASS leavers\n");
 }

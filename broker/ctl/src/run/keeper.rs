@@ -7,6 +7,7 @@
 //! It decides nothing: the broker ends the tenant when this process and the last joined one have ended.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Read, Write},
     process::{Child, ChildStdin, Command, ExitCode, Stdio},
@@ -96,15 +97,29 @@ fn wait_for_one(pids: &[Pid]) {
     let _ = poll(&mut polled, None::<&Timespec>);
 }
 
-/// Living processes with the token in the environment they were started with.
+/// Living processes with the token in the environment they were started with. None is missed that
+/// lives at the end: one that was not there at the beginning makes another look.
 fn carriers(token: &str) -> Vec<Pid> {
     let wanted = format!("HALFWARP_TENANT={token}");
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let carries = |pid: &i32| {
-        // One that has ended has an empty one; one of another user can't be read.
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
-    };
-    pids.filter(carries).filter_map(Pid::from_raw).collect()
+    let mut before = pids();
+    loop {
+        let carries = |pid: &i32| carries(*pid, wanted.as_bytes());
+        let found: Vec<i32> = before.iter().copied().filter(carries).collect();
+        let after = pids();
+        if !found.is_empty() || after.is_subset(&before) {
+            return found.into_iter().filter_map(Pid::from_raw).collect();
+        }
+        before = after;
+    }
+}
+
+fn carries(pid: i32, variable: &[u8]) -> bool {
+    // One that has ended has an empty environment; one of another user can't be read.
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|own| own == variable)
+}
+
+fn pids() -> BTreeSet<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return BTreeSet::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
