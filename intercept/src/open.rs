@@ -4,7 +4,7 @@
 //! runs again. With one, the rows that the table marks `Hook` lead to [`crate::hooks`].
 
 use std::{
-    ffi::{c_int, c_void},
+    ffi::{CStr, c_int, c_void},
     os::raw::c_uint,
     ptr,
     sync::OnceLock,
@@ -43,11 +43,17 @@ pub(crate) fn identity() -> Option<&'static Identity> {
     IDENTITY.get_or_init(read_identity).as_ref()
 }
 
-/// From `HALFWARP_TENANT` (32 hex digits) and `HALFWARP_JOIN` (path). A token that can't be read is
+/// From `HALFWARP_TENANT` (32 hex digits) and `HALFWARP_JOIN` (path), as they are now or, in a program
+/// that has cleared its environment, as they were when it was started. A token that can't be read is
 /// an entitlement all the same: the broker refuses it.
 fn read_identity() -> Option<Identity> {
-    let text = sys::variable(c"HALFWARP_TENANT").filter(|t| !t.is_empty())?;
-    let socket = sys::variable(c"HALFWARP_JOIN").unwrap_or_default();
+    let started = sys::variables_at_start();
+    let variable = |name: &CStr| {
+        let now = sys::variable(name).filter(|text| !text.is_empty());
+        now.or_else(|| sys::variable_in(&started, name)).filter(|text| !text.is_empty())
+    };
+    let text = variable(c"HALFWARP_TENANT")?;
+    let socket = variable(c"HALFWARP_JOIN").unwrap_or_default();
     let digit = |at: usize| {
         let value = text.get(at).and_then(|d| char::from(*d).to_digit(16));
         value.and_then(|v| u8::try_from(v).ok()).unwrap_or(0)

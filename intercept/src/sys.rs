@@ -72,6 +72,19 @@ pub(crate) fn variable(name: &CStr) -> Option<Vec<u8>> {
     Some(unsafe { CStr::from_ptr(value) }.to_bytes().to_vec())
 }
 
+/// The environment that this process was started with, as the kernel kept it: what the loader went by.
+pub(crate) fn variables_at_start() -> Vec<u8> {
+    std::fs::read("/proc/self/environ").unwrap_or_default()
+}
+
+/// One variable of [`variables_at_start`].
+pub(crate) fn variable_in(environment: &[u8], name: &CStr) -> Option<Vec<u8>> {
+    environment.split(|byte| *byte == 0).find_map(|variable| {
+        let value = variable.strip_prefix(name.to_bytes())?.strip_prefix(b"=")?;
+        Some(value.to_vec())
+    })
+}
+
 /// Writes `line` to the error stream in one call.
 pub(crate) fn write_error(line: &[u8]) {
     // SAFETY: readable for its length; a failed write is nobody's business.

@@ -36,6 +36,9 @@ pub(crate) enum Command {
     Completions { shell: clap_complete::Shell },
     /// Print the manual page of halfwarp or of one of its commands (`halfwarp man run | man -l -`)
     Man { command: Option<String> },
+    /// Outlive `halfwarp run` for as long as a process carries the token read from stdin
+    #[command(hide = true)]
+    Keep,
     /// Become a session of one's own, then PROGRAM: how a private broker is started
     #[command(hide = true)]
     Detached {

@@ -61,6 +61,7 @@ fn obey(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Sim(asked) => sim::sim(&asked),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { command } => pages::manual(command.as_deref()),
+        Command::Keep => Ok(run::keeper::keep()),
         Command::Detached { program, arguments } => broker::detached(&program, &arguments),
     }
 }

@@ -11,6 +11,7 @@ use shim_cuda_headers::{CUcontext, CUresult};
 use simcuda_protocol::Charge;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -93,8 +94,10 @@ impl Default for Limits {
 }
 
 thread_local! {
-    /// The thread's stack of contexts by handle; a 0 on it is "none is current".
-    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// The thread's stack of contexts by handle; a 0 on it is "none is current". Never dropped: a
+    /// program may make its last calls from destructors that run after those of this library.
+    static STACK: RefCell<ManuallyDrop<Vec<usize>>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
 /// Contexts of this process per device: the first one costs the overhead, the last returns it.
@@ -207,7 +210,7 @@ pub(crate) fn push(handle: usize) {
 }
 
 pub(crate) fn pop() -> Option<usize> {
-    STACK.with_borrow_mut(Vec::pop)
+    STACK.with_borrow_mut(|stack| stack.pop())
 }
 
 /// Makes the context the thread's current one; 0 takes the top away.
