@@ -5,6 +5,7 @@
 
 mod artefact;
 mod command;
+mod fault;
 mod known;
 mod machine;
 pub mod pretend;
@@ -15,6 +16,7 @@ pub mod trace;
 
 pub use artefact::{artefact, guest, on_a_device, python};
 pub use command::{Ended, Running, finish, start, until};
+pub use fault::Faults;
 pub use known::{expect, known_failing};
 pub use machine::{Machine, Tenancy};
 pub use skip::{SkipKind, skip};

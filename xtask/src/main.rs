@@ -67,11 +67,14 @@ enum Task {
     Bench,
     /// Run the full form of a test that takes minutes, and record the result
     Long {
-        /// Which one: race or mixed
+        /// Which one: race, mixed or soak
         name: String,
         /// Begin anew with this seed, instead of going on with a run that was interrupted
         #[arg(long)]
         seed: Option<u32>,
+        /// How long, for a test that goes by minutes
+        #[arg(long)]
+        minutes: Option<u32>,
     },
     /// Run the cases on an NVIDIA GPU
     Device {
@@ -102,7 +105,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Docs { check: false } => docs::write()?,
         Task::Symbols => return counted(symbols::check),
         Task::Bench => return counted(bench::check),
-        Task::Long { name, seed } => long::run_named(&name, seed)?,
+        Task::Long { name, seed, minutes } => long::run_named(&name, seed, minutes)?,
         Task::Device { pack } => return device::check(pack),
     }
     Ok(ExitCode::SUCCESS)

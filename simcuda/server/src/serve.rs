@@ -35,6 +35,8 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     // A machine is its folder and its name: cards of two folders must never be taken for one.
     let folder = options.folder.canonicalize().unwrap_or_else(|_| options.folder.clone());
     let whole_name = folder.join(&place.machine);
+    // Of a server that was killed: this machine has no faults yet.
+    let _ = std::fs::remove_file(place.early_faults());
     let life = Life::new(options.profile.clone(), options.stay);
     let early = Some(place.early_faults());
     let machine =
