@@ -8,6 +8,7 @@
 mod ast;
 mod decode;
 mod error;
+mod exact;
 mod exec;
 mod half;
 mod lanes;

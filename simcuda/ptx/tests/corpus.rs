@@ -80,7 +80,12 @@ fn on_the_host(entry: Entry, input: &[u8]) -> (Vec<u8>, String) {
         .expect("the host program starts");
     child.stdin.take().expect("its input is a pipe").write_all(input).expect("it reads its input");
     let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{}: the host program ended with {}", entry.name, output.status);
+    assert!(
+        output.status.success(),
+        "{}: the host program ended with {}",
+        entry.name,
+        output.status
+    );
     (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -97,8 +102,22 @@ fn interpreted(module: &Module, entry: Entry, input: &[u8]) -> (Vec<u8>, String)
 
 /// Numbers at the edges of every format: what random bits seldom are.
 const SINGLES: [u32; 16] = [
-    0, 1 << 31, 0x3f80_0000, 0xbf80_0000, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 1, 0x8000_0001,
-    0x007f_ffff, 0x0080_0000, 0x7f7f_ffff, 0x3f7f_ffff, 0x4b80_0001, 0x3f00_0000, 0x4f00_0000,
+    0,
+    1 << 31,
+    0x3f80_0000,
+    0xbf80_0000,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_0000,
+    1,
+    0x8000_0001,
+    0x007f_ffff,
+    0x0080_0000,
+    0x7f7f_ffff,
+    0x3f7f_ffff,
+    0x4b80_0001,
+    0x3f00_0000,
+    0x4f00_0000,
 ];
 
 fn double(random: &mut Random) -> u64 {
