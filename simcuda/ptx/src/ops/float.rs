@@ -204,5 +204,5 @@ fn fma64(x: f64, y: f64, z: f64, k: u32) -> f64 {
     let products = [(x, y), (z, 1.0), (-nearest, 1.0)];
     let (sum, residual) = directed(nearest, &[x, y, z], &products, k);
     let negative = x.is_sign_negative() != y.is_sign_negative();
-    signed_zero(sum, residual, negative != z.is_negative(), k)
+    signed_zero(sum, residual, negative != z.is_sign_negative(), k)
 }
