@@ -2,7 +2,7 @@
 
 use crate::form::Constants::Integers;
 use crate::form::Kind::{B16, B32, B64, Predicate};
-use crate::form::{Form, Kind};
+use crate::form::{Form, Kind, Two};
 
 const LOGIC_WIDTHS: [(&str, Kind); 4] =
     [("pred", Predicate), ("b16", B16), ("b32", B32), ("b64", B64)];
@@ -19,7 +19,7 @@ pub(crate) fn add_forms(forms: &mut Vec<Form>) {
 
 fn logic(forms: &mut Vec<Form>) {
     for (ty, kind) in LOGIC_WIDTHS {
-        let two: [(&str, fn(u64, u64) -> u64); 3] =
+        let two: [(&str, Two); 3] =
             [("and", |x, y| x & y), ("or", |x, y| x | y), ("xor", |x, y| x ^ y)];
         for (name, f) in two {
             let form =

@@ -64,6 +64,9 @@ fn order(format: Format, a: u64, b: u64) -> Option<Ordering> {
     Some(key(a).cmp(&key(b)))
 }
 
+type Boolean = fn(bool, bool) -> bool;
+type Property = fn(Format, u64, Value) -> bool;
+
 const FLOATS: [(&str, Kind, Format); 3] = [("f16", B16, F16), ("f32", B32, F32), ("f64", B64, F64)];
 const NAMES: [&str; 14] =
     ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"];
@@ -90,7 +93,7 @@ fn floats(forms: &mut Vec<Form>) {
 
 /// With a third, boolean source; the second result; and as a number.
 fn combined(forms: &mut Vec<Form>) {
-    let booleans: [(&str, fn(bool, bool) -> bool); 3] =
+    let booleans: [(&str, Boolean); 3] =
         [("and", |x, y| x && y), ("or", |x, y| x || y), ("xor", |x, y| x != y)];
     for (boolean, f) in booleans {
         for (name, signed) in [("lt.s32", true), ("lt.u32", false), ("ne.s32", true)] {
@@ -120,7 +123,7 @@ fn combined(forms: &mut Vec<Form>) {
 fn properties(forms: &mut Vec<Form>) {
     for (ty, kind, format) in &FLOATS[1..] {
         let format = *format;
-        let tests: [(&str, fn(Format, u64, Value) -> bool); 6] = [
+        let tests: [(&str, Property); 6] = [
             ("finite", |_, _, v| matches!(v, Value::Finite { .. })),
             ("infinite", |_, _, v| matches!(v, Value::Infinity { .. })),
             ("number", |_, _, v| v != Value::Nan),

@@ -3,7 +3,9 @@
 use crate::exact::{F16, F32, F64, Format, MODES, Mode, added, fused, product, quotient, root};
 use crate::form::Constants::{self, Doubles, Singles};
 use crate::form::Kind::{B16, B32, B64};
-use crate::form::{Form, Kind};
+use crate::form::{Form, Kind, Two};
+
+type Rounded = fn(Format, u64, u64, Mode) -> u64;
 
 /// A type with what its forms need.
 #[derive(Clone, Copy)]
@@ -34,7 +36,7 @@ pub(crate) fn add_forms(forms: &mut Vec<Form>) {
 
 fn rounded(forms: &mut Vec<Form>, ty: Ty, word: &str, mode: Mode) {
     let Ty { name, kind, format, constants } = ty;
-    let two: [(&str, fn(Format, u64, u64, Mode) -> u64); 4] = [
+    let two: [(&str, Rounded); 4] = [
         ("add", added),
         ("sub", |f, a, b, mode| added(f, a, negated(f, b), mode)),
         ("mul", product),
@@ -133,7 +135,7 @@ fn saturated(forms: &mut Vec<Form>) {
 fn halves(forms: &mut Vec<Form>) {
     let mode = Mode::Nearest;
     let Ty { name, kind, format, .. } = HALF;
-    let two: [(&str, fn(u64, u64) -> u64); 3] = [
+    let two: [(&str, Two); 3] = [
         ("add", |a, b| added(F16, a, b, Mode::Nearest)),
         ("sub", |a, b| added(F16, a, negated(F16, b), Mode::Nearest)),
         ("mul", |a, b| product(F16, a, b, Mode::Nearest)),
@@ -159,7 +161,7 @@ fn halves(forms: &mut Vec<Form>) {
 /// Two halves in one register, each for itself.
 fn pairs(forms: &mut Vec<Form>) {
     let half = |bits: u64, i: u32| bits >> (16 * i) & 0xffff;
-    let two: [(&str, fn(u64, u64) -> u64); 3] = [
+    let two: [(&str, Two); 3] = [
         ("add.f16x2", |a, b| added(F16, a, b, Mode::Nearest)),
         ("sub.f16x2", |a, b| added(F16, a, negated(F16, b), Mode::Nearest)),
         ("mul.f16x2", |a, b| product(F16, a, b, Mode::Nearest)),

@@ -41,6 +41,8 @@ pub(crate) enum Constants {
     Doubles,
 }
 
+/// A computation of two sources, in lists of opcodes that share their shape.
+pub(crate) type Two = fn(u64, u64) -> u64;
 pub(crate) type Compute = Box<dyn Fn(&[u64]) -> u64>;
 
 /// `text` has `{d}` for the destination and `{0}`, `{1}`… for the sources.

@@ -23,7 +23,7 @@ fn wide_product(x: i128, y: i128, width: u32) -> (u64, u64) {
 /// The upper half of a product of unsigned factors of 64 bits overflows i128; by halves, then.
 fn high_64(x: u64, y: u64) -> u64 {
     let (a, b, c, d) = (x >> 32, x & 0xffff_ffff, y >> 32, y & 0xffff_ffff);
-    let middle = a * d + (b * d >> 32);
+    let middle = a * d + ((b * d) >> 32);
     let other = b * c + (middle & 0xffff_ffff);
     a * c + (middle >> 32) + (other >> 32)
 }
@@ -48,9 +48,11 @@ pub(crate) fn add_forms(forms: &mut Vec<Form>) {
     carries(forms);
 }
 
+type OfNumbers = fn(i128, i128) -> i128;
+
 fn basic(forms: &mut Vec<Form>, ty: &str, width: u32, kind: Kind, signed: bool) {
     let n = move |bits: u64| number(bits, width, signed);
-    let two: [(&str, fn(i128, i128) -> i128); 4] = [
+    let two: [(&str, OfNumbers); 4] = [
         ("add", |x, y| x + y),
         ("sub", |x, y| x - y),
         ("min", |x, y| if y < x { y } else { x }),
@@ -62,8 +64,7 @@ fn basic(forms: &mut Vec<Form>, ty: &str, width: u32, kind: Kind, signed: bool) 
             .push(Form::plain(format!("{name}.{ty}"), kind, &[kind, kind], compute).with(Integers));
     }
     // Division by zero is the machine's; the divisor is made odd.
-    let divisions: [(&str, fn(i128, i128) -> i128); 2] =
-        [("div", |x, y| x / y), ("rem", |x, y| x % y)];
+    let divisions: [(&str, OfNumbers); 2] = [("div", |x, y| x / y), ("rem", |x, y| x % y)];
     for (name, f) in divisions {
         let temporary = match kind {
             B16 => "%th",
@@ -76,7 +77,9 @@ fn basic(forms: &mut Vec<Form>, ty: &str, width: u32, kind: Kind, signed: bool) 
         forms.push(Form::written(format!("{name}.{ty}"), text, kind, &[kind, kind], compute));
     }
     if signed {
-        forms.push(Form::plain(format!("abs.{ty}"), kind, &[kind], move |s| n(s[0]).abs() as u64));
+        forms.push(Form::plain(format!("abs.{ty}"), kind, &[kind], move |s| {
+            n(s[0]).unsigned_abs() as u64
+        }));
         forms.push(Form::plain(format!("neg.{ty}"), kind, &[kind], move |s| -n(s[0]) as u64));
     }
     let distance = move |s: &[u64]| ((n(s[0]) - n(s[1])).abs() + n(s[2])) as u64;
@@ -111,7 +114,7 @@ fn saturating(forms: &mut Vec<Form>) {
     forms.push(Form::plain("add.sat.s32", B32, &[B32; 2], sum).with(Integers));
     let difference = move |s: &[u64]| clamped(n(s[0]) - n(s[1]));
     forms.push(Form::plain("sub.sat.s32", B32, &[B32; 2], difference).with(Integers));
-    let mad = move |s: &[u64]| clamped((n(s[0]) * n(s[1]) >> 32) + n(s[2]));
+    let mad = move |s: &[u64]| clamped(((n(s[0]) * n(s[1])) >> 32) + n(s[2]));
     forms.push(Form::plain("mad.hi.sat.s32", B32, &[B32; 3], mad));
 }
 
@@ -119,7 +122,7 @@ fn short_products(forms: &mut Vec<Form>) {
     for (sign, signed) in SIGNS {
         let n = move |bits: u64| number(bits, 24, signed);
         for (part, shift) in [("lo", 0), ("hi", 16)] {
-            let mul = move |s: &[u64]| (n(s[0]) * n(s[1]) >> shift) as u64;
+            let mul = move |s: &[u64]| ((n(s[0]) * n(s[1])) >> shift) as u64;
             forms.push(Form::plain(format!("mul24.{part}.{sign}32"), B32, &[B32; 2], mul));
             let mad = move |s: &[u64]| mul(s).wrapping_add(s[2]);
             forms.push(Form::plain(format!("mad24.{part}.{sign}32"), B32, &[B32; 3], mad));
@@ -127,7 +130,7 @@ fn short_products(forms: &mut Vec<Form>) {
     }
     let mad = |s: &[u64]| {
         let product =
-            number((number(s[0], 24, true) * number(s[1], 24, true) >> 16) as u64, 32, true);
+            number(((number(s[0], 24, true) * number(s[1], 24, true)) >> 16) as u64, 32, true);
         clamped(product + number(s[2], 32, true))
     };
     forms.push(Form::plain("mad24.hi.sat.s32", B32, &[B32; 3], mad));
