@@ -9,6 +9,7 @@
 mod ast;
 mod decode;
 mod error;
+mod exact;
 mod exec;
 mod half;
 mod lanes;

@@ -152,13 +152,15 @@ static inline u32 shl_any(u32 x, u32 c) { return c > 31 ? 0 : x << c; }
 static inline u32 shr_any_u(u32 x, u32 c) { return c > 31 ? 0 : x >> c; }
 static inline u32 shr_any_s(u32 x, u32 c) { return (u32)((s32)x >> (c > 31 ? 31 : c)); }
 
-/* IEEE operations in a rounding of the host's unit; `volatile` keeps them inside it. */
+/* IEEE operations in a rounding of the host's unit. Each is a function that the compiler may not look
+ * into: it believes that a rounding changes nothing. */
+#define ALONE __attribute__((noipa))
 #define IN_ROUND(mode, t, e) ({ int old_ = fegetround(); fesetround(mode); volatile t d_ = (e); fesetround(old_); (t)d_; })
 #define FOUR(t, s, name, args, e) \
-    static t name##_rn_##s args { return IN_ROUND(FE_TONEAREST, t, e); } \
-    static t name##_rz_##s args { return IN_ROUND(FE_TOWARDZERO, t, e); } \
-    static t name##_rm_##s args { return IN_ROUND(FE_DOWNWARD, t, e); } \
-    static t name##_rp_##s args { return IN_ROUND(FE_UPWARD, t, e); }
+    static ALONE t name##_rn_##s args { return IN_ROUND(FE_TONEAREST, t, e); } \
+    static ALONE t name##_rz_##s args { return IN_ROUND(FE_TOWARDZERO, t, e); } \
+    static ALONE t name##_rm_##s args { return IN_ROUND(FE_DOWNWARD, t, e); } \
+    static ALONE t name##_rp_##s args { return IN_ROUND(FE_UPWARD, t, e); }
 #define ROUNDED(t, s, FMA, SQRT) \
     FOUR(t, s, add, (volatile t x, volatile t y), x + y) FOUR(t, s, sub, (volatile t x, volatile t y), x - y) \
     FOUR(t, s, mul, (volatile t x, volatile t y), x * y) FOUR(t, s, div, (volatile t x, volatile t y), x / y) \
@@ -203,7 +205,7 @@ LEAST(f32, min_f32, 1, <, 0) LEAST(f32, max_f32, 0, >, 0) LEAST(f64, min_f64, 1,
 #define MODE_rp FE_UPWARD
 /* Floats to integers: NaN is 0, what is out of range becomes the nearest bound. */
 #define TO_INT(to, from, mode, least, most) \
-    static to cvt_##mode##_##to##_##from(volatile from x) { \
+    static ALONE to cvt_##mode##_##to##_##from(volatile from x) { \
         f64 v = IN_ROUND(MODE_##mode, f64, nearbyint((f64)x)); \
         if (v != v) return 0; \
         if (v <= (f64)(least)) return (least); \
@@ -217,10 +219,10 @@ TO_INTS(s32, f32, S32_MIN, 2147483647) TO_INTS(u32, f32, 0, 4294967295u)
 TO_INTS(s64, f32, S64_MIN, 9223372036854775807LL) TO_INTS(u64, f32, 0, 18446744073709551615ull)
 TO_INTS(s32, f64, S32_MIN, 2147483647) TO_INTS(u32, f64, 0, 4294967295u)
 TO_INTS(s64, f64, S64_MIN, 9223372036854775807LL) TO_INTS(u64, f64, 0, 18446744073709551615ull)
-#define INTEGRAL(t, f, mode) static t cvt_##mode##_##t##_##t(volatile t x) { return IN_ROUND(MODE_##mode, t, f(x)); }
+#define INTEGRAL(t, f, mode) static ALONE t cvt_##mode##_##t##_##t(volatile t x) { return IN_ROUND(MODE_##mode, t, f(x)); }
 #define INTEGRALS(t, f) INTEGRAL(t, f, rni) INTEGRAL(t, f, rzi) INTEGRAL(t, f, rmi) INTEGRAL(t, f, rpi)
 INTEGRALS(f32, nearbyintf) INTEGRALS(f64, nearbyint)
-#define TO_FLOAT(to, from, mode) static to cvt_##mode##_##to##_##from(volatile from x) { return IN_ROUND(MODE_##mode, to, (to)x); }
+#define TO_FLOAT(to, from, mode) static ALONE to cvt_##mode##_##to##_##from(volatile from x) { return IN_ROUND(MODE_##mode, to, (to)x); }
 #define TO_FLOATS(to, from) TO_FLOAT(to, from, rn) TO_FLOAT(to, from, rz) TO_FLOAT(to, from, rm) TO_FLOAT(to, from, rp)
 TO_FLOATS(f32, s32) TO_FLOATS(f32, u32) TO_FLOATS(f32, s64) TO_FLOATS(f64, s32) TO_FLOATS(f64, u32) TO_FLOATS(f64, s64)
 TO_FLOATS(f32, f64)
@@ -233,7 +235,7 @@ static inline u64 kept_bits(u64 x, int bits, int mode) {
     if (up && kept == ((u64)1 << bits) - 1 && spare + bits == 64) return 0;
     return (kept + (u64)up) << spare;
 }
-#define FROM_U64(to, bits, mode) static to cvt_##mode##_##to##_u64(u64 x) { \
+#define FROM_U64(to, bits, mode) static ALONE to cvt_##mode##_##to##_u64(u64 x) { \
     u64 kept = kept_bits(x, bits, MODE_##mode); return x != 0 && kept == 0 ? (to)18446744073709551616.0 : (to)kept; }
 FROM_U64(f32, 24, rn) FROM_U64(f32, 24, rz) FROM_U64(f32, 24, rm) FROM_U64(f32, 24, rp)
 FROM_U64(f64, 53, rn) FROM_U64(f64, 53, rz) FROM_U64(f64, 53, rm) FROM_U64(f64, 53, rp)
