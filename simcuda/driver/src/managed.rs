@@ -111,11 +111,14 @@ fn prefetch(start: u64, bytes: usize, place: CUmemLocation, stream: &Stream) -> 
 }
 
 /// Where the fact holds for all of the range: the one place, or nowhere.
-fn known(start: u64, bytes: usize, fact: Fact) -> CUmemLocation {
+fn known(allocation: u64, start: u64, bytes: usize, fact: Fact) -> CUmemLocation {
     let end = start + bytes as u64;
     let said = said();
-    let about: Vec<&Said> =
-        said.iter().filter(|one| one.fact == fact && one.start < end && one.end > start).collect();
+    let about: Vec<&Said> = said
+        .iter()
+        .filter(|one| one.allocation == allocation && one.fact == fact)
+        .filter(|one| one.start < end && one.end > start)
+        .collect();
     let mut cuts = vec![start];
     cuts.extend(about.iter().flat_map(|one| [one.start, one.end]));
     cuts.retain(|cut| (start..end).contains(cut));
@@ -143,17 +146,17 @@ fn answer(
     start: u64,
     bytes: usize,
 ) -> Done {
-    managed(start, bytes)?;
+    let allocation = managed(start, bytes)?.id;
     let to = to.cast::<c_int>();
     let words = room / size_of::<c_int>();
     if to.is_null() || !room.is_multiple_of(size_of::<c_int>()) || words == 0 {
         return Err(CUresult::INVALID_VALUE);
     }
-    let of = |fact| known(start, bytes, fact);
+    let of = |fact| known(allocation, start, bytes, fact);
     let one = match attribute {
         1 => c_int::from(of(Fact::ReadMostly) != NOWHERE),
         2 => number_of(of(Fact::Preferred)),
-        3 => return put_accessing(to, words, start, bytes),
+        3 => return put_accessing(to, words, |device| of(Fact::AccessedBy(device))),
         4 => number_of(of(Fact::Prefetched)),
         5 => of(Fact::Preferred).kind.cast_signed(),
         6 => of(Fact::Preferred).id,
@@ -168,10 +171,9 @@ fn answer(
 }
 
 /// All devices that were said to access the whole range, then "none" as often as there is room.
-fn put_accessing(to: *mut c_int, words: usize, start: u64, bytes: usize) -> Done {
+fn put_accessing(to: *mut c_int, words: usize, place_of: impl Fn(c_int) -> CUmemLocation) -> Done {
     let cards = process::get()?.cards.len() as c_int;
-    let mut found = (HOST_DEVICE..cards)
-        .filter(|device| known(start, bytes, Fact::AccessedBy(*device)) != NOWHERE);
+    let mut found = (HOST_DEVICE..cards).filter(|device| place_of(*device) != NOWHERE);
     for index in 0..words {
         raw::put_at(to, index, found.next().unwrap_or(NO_DEVICE))?;
     }

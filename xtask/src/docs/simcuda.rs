@@ -125,7 +125,11 @@ fn rules() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for text in texts(&root().join("simcuda/driver/tests/conformance")) {
         for part in text.split("\n    fn ").skip(1) {
-            let Some((name, rest)) = part.split_once("(turn) covers [") else { continue };
+            let Some((head, rest)) = part.split_once(" covers [") else { continue };
+            let Some((name, turn)) = head.split_once("(") else { continue };
+            if !turn.ends_with("turn)") {
+                continue;
+            }
             let list = rest.split(']').next().unwrap_or("");
             for symbol in list.split(',').map(str::trim).filter(|s| !s.is_empty()) {
                 found.entry(symbol.to_owned()).or_insert_with(|| name.to_owned());

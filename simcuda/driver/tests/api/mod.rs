@@ -287,14 +287,26 @@ fn build_folder() -> PathBuf {
     own.ancestors().nth(2).expect("a build folder").to_owned()
 }
 
-fn library_file() -> PathBuf {
-    build_folder().join("libcuda.so")
+/// The driver under test: this build's, unless another is named.
+pub(crate) fn library_file() -> PathBuf {
+    let named = std::env::var_os("CUDA_DRIVER_UNDER_TEST");
+    named.map_or_else(|| build_folder().join("libcuda.so"), PathBuf::from)
+}
+
+/// One small card, or two for the rules that need a neighbour.
+fn profile() -> &'static str {
+    let own = std::env::current_exe().expect("this test's file");
+    let is_conformance =
+        own.file_name().is_some_and(|name| name.to_string_lossy().starts_with("conformance"));
+    let two = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/two.toml");
+    if is_conformance { two } else { "toy" }
 }
 
 /// Builds the driver and the machine's server, and chooses a machine for this process (or the
 /// one of the test that started it).
 fn prepare() {
-    if std::env::var_os("SIMCUDA_MACHINE").is_some() {
+    let given = ["SIMCUDA_MACHINE", "CUDA_DRIVER_UNDER_TEST"];
+    if given.iter().any(|name| std::env::var_os(name).is_some()) {
         return;
     }
     // Cargo builds the driver for its tests too, but does not put it where it is loaded from.
@@ -305,7 +317,7 @@ fn prepare() {
     let machine = [
         ("SIMCUDA_DIR", folder.to_str().expect("text")),
         ("SIMCUDA_MACHINE", "m"),
-        ("SIMCUDA_PROFILE", "toy"),
+        ("SIMCUDA_PROFILE", profile()),
         ("SIMCUDA_STRICT", "1"),
     ];
     for (name, value) in machine {
