@@ -138,8 +138,8 @@ impl Books {
             Ask::Back { turn, used_ns, end_ns, again_ns } => {
                 turns.back(who, (turn, used_ns, end_ns), again_ns, now_ns(), log)
             }
-            Ask::Report { turn, used_ns, end_ns } => {
-                turns.report(session, (turn, used_ns, end_ns), log);
+            Ask::Report { turn, used_ns, end_ns, busy } => {
+                turns.report(session, (turn, used_ns, end_ns), busy, log);
                 Vec::new()
             }
             _ => Vec::new(),

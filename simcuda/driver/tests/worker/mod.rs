@@ -1,4 +1,5 @@
 //! A second process of a test: it has the driver, and does what it is told, line by line.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use super::api::{self, MIB, Turn, turn};
 use simcuda_protocol::place::Place;
@@ -65,17 +66,30 @@ impl Worker {
         Self::start_with(None)
     }
 
+    /// With one more variable in its environment.
+    pub(crate) fn start_as(name: &str, value: &str) -> Self {
+        Self::begin(Self::command(None).env(name, value))
+    }
+
     /// With a descriptor of memory that both can use.
     pub(crate) fn start_with(shared: Option<&OwnedFd>) -> Self {
         let inherited = shared.map(|fd| rustix::io::dup(fd).expect("without close-on-exec"));
-        let number = inherited.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut child = Command::new(std::env::current_exe().expect("this test's file"))
+        Self::begin(&mut Self::command(inherited.as_ref()))
+    }
+
+    fn command(inherited: Option<&OwnedFd>) -> Command {
+        let number = inherited.map_or(-1, AsRawFd::as_raw_fd);
+        let mut command = Command::new(std::env::current_exe().expect("this test's file"));
+        command
             .args(["worker_process", "--exact", "--ignored", "--nocapture"])
             .env("SHARED_FD", number.to_string())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a process");
+            .stdout(Stdio::piped());
+        command
+    }
+
+    fn begin(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("a process");
         let orders = child.stdin.take().expect("piped");
         let says = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut worker = Self { child, orders, says };
@@ -155,6 +169,14 @@ pub(crate) fn work() {
                 assert_eq!(turn.launch(spin, 32, stream, &[ns]), 0);
                 println!("LAUNCHED");
                 assert_eq!(turn.driver.cuStreamSynchronize(stream), 0);
+                println!("TOOK {}", begun.elapsed().as_nanos());
+            }
+            // Copies so many bytes to the card, from pages that were touched before.
+            (Some("copy"), &[bytes]) => {
+                let (host, device) = (vec![1_u8; bytes as usize], turn.allocate(bytes));
+                turn.write(device, &host);
+                let begun = Instant::now();
+                turn.write(device, &host);
                 println!("TOOK {}", begun.elapsed().as_nanos());
             }
             // One half of a pair of kernels that wait for each other so many times.
