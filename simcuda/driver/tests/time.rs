@@ -293,3 +293,51 @@ fn unmapping_under_a_queued_kernel_or_copy_faults_it_and_after_a_drain_never() {
 fn interleavings() -> u64 {
     std::env::var("HALFWARP_LONG").map_or(150, |_| 1000)
 }
+
+#[test]
+fn machine_code_is_taken_and_timed_and_does_nothing() {
+    let turn = turn();
+    let image = machine_code(&["first_kernel", "_Z6secondPf"]);
+    let mut module = 0;
+    assert_eq!(turn.driver.cuModuleLoadData(&mut module, image.as_ptr().cast()), 0);
+    let (second, stream) = (turn.function(module, "_Z6secondPf"), turn.stream());
+    let gate = Gate::close(&turn, &[stream]);
+    for _ in 0..100 {
+        assert_eq!(turn.launch_grid(second, (64, 256), stream, &[0xDEAD]), 0);
+    }
+    let end = turn.record(stream);
+    let took_ms = {
+        let begun = gate.open(&turn, &[stream]);
+        turn.between(begun, end)
+    };
+    // 20 us each.
+    assert!((2.0..2.5).contains(&took_ms), "a hundred took {took_ms} ms");
+    assert_eq!(turn.driver.cuModuleUnload(module), 0);
+}
+
+/// An ELF file with a section for each kernel and nothing in it.
+fn machine_code(kernels: &[&str]) -> Vec<u8> {
+    let mut names = vec![0];
+    let mut at = Vec::new();
+    for name in kernels.iter().map(|kernel| format!(".text.{kernel}")) {
+        at.push(names.len() as u32);
+        names.extend(name.bytes());
+        names.push(0);
+    }
+    let table = 64 + names.len() as u64;
+    let mut image = vec![0_u8; 64];
+    image[..4].copy_from_slice(b"\x7fELF");
+    image[0x28..0x30].copy_from_slice(&table.to_le_bytes());
+    image[0x3C..0x3E].copy_from_slice(&(kernels.len() as u16 + 1).to_le_bytes());
+    image.extend(&names);
+    // The names come first; each kernel's section lies there too, with no bytes.
+    for (name, bytes) in std::iter::once((0, names.len())).chain(at.into_iter().map(|at| (at, 0))) {
+        let mut section = [0_u8; 64];
+        section[..4].copy_from_slice(&name.to_le_bytes());
+        section[4..8].copy_from_slice(&1_u32.to_le_bytes());
+        section[24..32].copy_from_slice(&64_u64.to_le_bytes());
+        section[32..40].copy_from_slice(&(bytes as u64).to_le_bytes());
+        image.extend(section);
+    }
+    image
+}

@@ -13,12 +13,6 @@ const BRAND_NVIDIA: u32 = 14;
 const CORES_PER_MULTIPROCESSOR: u32 = 64;
 
 #[repr(C)]
-struct Utilization {
-    gpu_percent: u32,
-    memory_percent: u32,
-}
-
-#[repr(C)]
 #[derive(Clone, Copy)]
 struct FieldValue {
     field: u32,
@@ -72,7 +66,6 @@ constants! {
     nvmlDeviceGetDecoderUtilization(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceGetJpgUtilization(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceGetOfaUtilization(1 = 0_u32, 2 = 0_u32);
-    nvmlDeviceGetUtilizationRates(1 = Utilization { gpu_percent: 0, memory_percent: 0 });
     nvmlDeviceGetMigMode(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceIsMigDeviceHandle(1 = 0_u32);
     nvmlDeviceGetMaxMigDeviceCount(1 = 0_u32);

@@ -66,6 +66,10 @@ impl Card {
         &self.client.devices()[self.index as usize]
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub(crate) fn handle(&self) -> usize {
         HANDLE + self.index as usize
     }

@@ -18,3 +18,4 @@ mod memory;
 mod processes;
 mod raw;
 mod system;
+mod utilisation;
