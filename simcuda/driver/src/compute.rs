@@ -58,6 +58,8 @@ struct State {
     busy_since_ns: u64,
     busy_until_ns: u64,
     reported_ns: u64,
+    /// Whether the machine was told that nobody uses it at the moment.
+    rests: bool,
     over: bool,
 }
 
@@ -117,6 +119,10 @@ impl Compute {
                 if state.seated == 0 {
                     state.busy_since_ns = at_ns.max(state.busy_until_ns);
                 }
+                if std::mem::take(&mut state.rests) {
+                    state.busy_until_ns = state.busy_since_ns;
+                    self.report(&mut state, true);
+                }
                 state.seated += 1;
                 let begun_ns = state.received_ns + (at_ns - state.start_ns);
                 return Ok(Seat { compute: self, link, begun_ns, start_ns: at_ns });
@@ -133,6 +139,9 @@ impl Compute {
             return false;
         }
         if keep == Keep::IfAlone && state.end_ns == u64::MAX {
+            if !std::mem::replace(&mut state.rests, true) {
+                self.report(&mut state, false);
+            }
             return true;
         }
         self.leave(&mut state);
@@ -204,6 +213,17 @@ impl Compute {
         self.changed.notify_all();
     }
 
+    /// Says what of the turn was used so far.
+    fn report(&self, state: &mut State, busy: bool) {
+        state.reported_ns = state.busy_until_ns;
+        let open_ns = match state.seated {
+            0 => 0,
+            _ => state.busy_until_ns.saturating_sub(state.busy_since_ns),
+        };
+        let (turn, used_ns, end_ns) = (state.turn, state.used_ns + open_ns, state.busy_until_ns);
+        self.say(Ask::Report { turn, used_ns, end_ns, busy });
+    }
+
     /// Somebody who was present is not any more.
     fn depart(&self, state: &mut State) {
         state.present -= 1;
@@ -257,7 +277,7 @@ impl Compute {
                     let end_ns = end_ns.unwrap_or(u64::MAX);
                     state.phase = Phase::Held;
                     (state.turn, state.start_ns, state.end_ns) = (turn, start_ns, end_ns);
-                    (state.used_ns, state.reported_ns) = (0, start_ns);
+                    (state.used_ns, state.reported_ns, state.rests) = (0, start_ns, false);
                     (state.busy_since_ns, state.busy_until_ns) = (start_ns, start_ns);
                     self.ends_ns.store(end_ns, Ordering::Relaxed);
                 }
@@ -326,10 +346,7 @@ impl Seat<'_> {
         }
         self.compute.depart(&mut state);
         if end_ns.saturating_sub(state.reported_ns) > REPORT_NS && state.end_ns == u64::MAX {
-            state.reported_ns = end_ns;
-            let open_ns = state.busy_until_ns.saturating_sub(state.busy_since_ns);
-            let (turn, used_ns) = (state.turn, state.used_ns + open_ns);
-            self.compute.say(Ask::Report { turn, used_ns, end_ns });
+            self.compute.report(&mut state, true);
         }
         drop(state);
         clock::within_lag(end_ns)

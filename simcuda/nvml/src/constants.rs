@@ -13,12 +13,6 @@ const BRAND_NVIDIA: u32 = 14;
 const CORES_PER_MULTIPROCESSOR: u32 = 64;
 
 #[repr(C)]
-struct Utilization {
-    gpu_percent: u32,
-    memory_percent: u32,
-}
-
-#[repr(C)]
 #[derive(Clone, Copy)]
 struct FieldValue {
     field: u32,
@@ -82,13 +76,6 @@ constants! {
 }
 
 impl Nvml {
-    /// Time on the engines is not measured yet: an idle card.
-    pub(crate) fn nvmlDeviceGetUtilizationRates(args: Args) -> Done {
-        args.card()?;
-        let idle = crate::faults::small_figure(0);
-        args.answer(1, Utilization { gpu_percent: idle, memory_percent: idle })
-    }
-
     pub(crate) fn nvmlDeviceGetTemperatureThreshold(args: Args) -> Done {
         args.card()?;
         match args.number(1) {

@@ -22,3 +22,4 @@ mod processes;
 mod raw;
 mod system;
 mod topology;
+mod utilisation;

@@ -88,13 +88,6 @@ impl Nvml {
         Self::nvmlDeviceGetGraphicsRunningProcesses_v2(args)
     }
 
-    /// Time on the engines is not measured yet: no process has a sample.
-    pub(crate) fn nvmlDeviceGetProcessUtilization(args: Args) -> Done {
-        args.card()?;
-        args.answer(2, 0_u32)?;
-        Err(NOT_FOUND)
-    }
-
     pub(crate) fn nvmlDeviceGetSamples(args: Args) -> Done {
         args.card()?;
         Err(NOT_FOUND)

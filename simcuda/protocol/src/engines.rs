@@ -33,8 +33,8 @@ pub enum Ask {
     Want { ready_ns: u64 },
     /// The turn is over. `end_ns` is when the engine became free; `again_ns` is since when more waits.
     Back { turn: u64, used_ns: u64, end_ns: u64, again_ns: Option<u64> },
-    /// What the turn has used up to `end_ns`; it goes on.
-    Report { turn: u64, used_ns: u64, end_ns: u64 },
+    /// What the turn has used up to `end_ns`; it goes on, and is in use or not.
+    Report { turn: u64, used_ns: u64, end_ns: u64, busy: bool },
     /// A place in the queue of a copy engine. Answered by `Reserved`.
     Reserve { device: u32, engine: Engine, ready_ns: u64, duration_ns: u64 },
     /// Answered by `Totals`.

@@ -23,8 +23,7 @@ struct Sum {
 pub(crate) struct EngineLog {
     rings: [Ring; 3],
     sums: BTreeMap<(u32, Engine), Sum>,
-    last: u64,
-    /// Where the entries are that may still change: number, engine, process, use so far.
+    /// The entry that may still change: number, engine, process, use so far.
     open: Option<(u64, Engine, u32, u64)>,
 }
 
@@ -44,7 +43,6 @@ impl EngineLog {
         if engine == Engine::Compute {
             self.open = Some((number, engine, pid, used_ns));
         }
-        self.last = number;
         number
     }
 
@@ -60,6 +58,13 @@ impl EngineLog {
         *so_far_ns = used_ns;
         if let Some(entry) = self.rings[*engine as usize].entries.back_mut() {
             entry.used_ns = used_ns;
+        }
+    }
+
+    /// The entry's use went on for so long.
+    pub(crate) fn extend(&mut self, number: u64, more_ns: u64) {
+        if let Some((_, _, _, so_far_ns)) = self.open {
+            self.settle(number, so_far_ns + more_ns);
         }
     }
 

@@ -86,9 +86,16 @@ impl Engines {
                 let totals = card.log.totals(card.turns.under_way(now_ns));
                 Reply::Engines(Answer::Totals { now_ns, totals })
             }),
-            Ask::Entries { device, engine } => books
-                .card(device)
-                .map(|card| Reply::Engines(Answer::Entries(card.log.entries(engine)))),
+            Ask::Entries { device, engine } => books.card(device).map(|card| {
+                let mut entries = card.log.entries(engine);
+                let under_way = card.turns.under_way(now_ns());
+                if let (Engine::Compute, Some(last), Some((_, more_ns))) =
+                    (engine, entries.last_mut(), under_way)
+                {
+                    last.used_ns += more_ns;
+                }
+                Reply::Engines(Answer::Entries(entries))
+            }),
         };
         Some(answer)
     }
@@ -138,8 +145,8 @@ impl Books {
             Ask::Back { turn, used_ns, end_ns, again_ns } => {
                 turns.back(who, (turn, used_ns, end_ns), again_ns, now_ns(), log)
             }
-            Ask::Report { turn, used_ns, end_ns } => {
-                turns.report(session, (turn, used_ns, end_ns), log);
+            Ask::Report { turn, used_ns, end_ns, busy } => {
+                turns.report(session, (turn, used_ns, end_ns), busy, log);
                 Vec::new()
             }
             _ => Vec::new(),

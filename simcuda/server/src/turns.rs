@@ -29,6 +29,8 @@ struct Holder {
     end_ns: Option<u64>,
     /// Up to here its use is in the log.
     logged_ns: u64,
+    /// Whether it uses the engine from there on.
+    busy: bool,
     entry: u64,
 }
 
@@ -96,12 +98,14 @@ impl Turns {
         &mut self,
         session: Session,
         (turn, used_ns, end_ns): (u64, u64, u64),
+        busy: bool,
         log: &mut EngineLog,
     ) {
         if let Some(holder) = &mut self.holder
             && (holder.session, holder.turn) == (session, turn)
         {
             holder.logged_ns = end_ns.max(holder.logged_ns);
+            holder.busy = busy;
             log.settle(holder.entry, used_ns.min(holder.logged_ns - holder.start_ns));
         }
     }
@@ -130,15 +134,15 @@ impl Turns {
 
     /// Use of the present turn that is not in the log yet.
     pub(crate) fn under_way(&self, now_ns: u64) -> Option<(u32, u64)> {
-        let holder = self.holder.as_ref()?;
+        let holder = self.holder.as_ref().filter(|holder| holder.busy)?;
         let until_ns = holder.end_ns.map_or(now_ns, |end_ns| end_ns.min(now_ns));
         Some((holder.pid, until_ns.saturating_sub(holder.logged_ns)))
     }
 
     fn take_from(&mut self, holder: &Holder, now_ns: u64, log: &mut EngineLog) {
         let end_ns = holder.end_ns.map_or(now_ns, |end_ns| end_ns.min(now_ns));
-        let end_ns = end_ns.max(holder.logged_ns);
-        log.settle(holder.entry, end_ns - holder.start_ns);
+        let end_ns = if holder.busy { end_ns.max(holder.logged_ns) } else { holder.logged_ns };
+        log.extend(holder.entry, end_ns - holder.logged_ns);
         self.free_ns = end_ns;
     }
 
@@ -160,7 +164,8 @@ impl Turns {
         let turn = self.last_turn;
         let entry = log.add(first.pid, Engine::Compute, start_ns, 0);
         let (session, pid) = (first.session, first.pid);
-        let holder = Holder { session, pid, turn, start_ns, end_ns, logged_ns: start_ns, entry };
+        let (logged_ns, busy) = (start_ns, true);
+        let holder = Holder { session, pid, turn, start_ns, end_ns, logged_ns, busy, entry };
         self.holder = Some(holder);
         vec![(session, Answer::Grant { turn, start_ns, end_ns })]
     }

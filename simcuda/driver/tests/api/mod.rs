@@ -124,6 +124,11 @@ driver! {
     cuMemsetD8Async(at: u64, byte: u8, count: u64, stream: usize);
     cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: u64);
     cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: u64);
+    cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: u64, stream: usize);
+    cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: u64, stream: usize);
+    cuMemAllocHost_v2(at: &mut u64, bytes: u64);
+    cuMemFreeHost(at: u64);
+    cuLaunchHostFunc(stream: usize, function: extern "C" fn(usize), data: usize);
     cuMemCreate(handle: &mut u64, bytes: u64, props: &Props, flags: u64);
     cuMemRelease(handle: u64);
     cuMemRetainAllocationHandle(handle: &mut u64, at: u64);
@@ -232,6 +237,26 @@ impl Turn {
         assert_eq!(self.driver.cuMemSetAccess(at, bytes, &READ_WRITE, 1), 0);
     }
 
+    pub(crate) fn event(&self) -> usize {
+        let mut event = 0;
+        assert_eq!(self.driver.cuEventCreate(&mut event, 0), 0);
+        event
+    }
+
+    /// An event in the stream, behind what it has now.
+    pub(crate) fn record(&self, stream: usize) -> usize {
+        let event = self.event();
+        assert_eq!(self.driver.cuEventRecord(event, stream), 0);
+        event
+    }
+
+    /// Milliseconds between two events that have passed.
+    pub(crate) fn between(&self, from: usize, to: usize) -> f64 {
+        let mut milliseconds = f32::NAN;
+        assert_eq!(self.driver.cuEventElapsedTime_v2(&mut milliseconds, from, to), 0);
+        f64::from(milliseconds)
+    }
+
     pub(crate) fn stream(&self) -> usize {
         let mut stream = 0;
         assert_eq!(self.driver.cuStreamCreate(&mut stream, 1), 0);
@@ -260,12 +285,23 @@ impl Turn {
         stream: usize,
         params: &[u64],
     ) -> u32 {
+        self.launch_grid(function, (1, threads), stream, params)
+    }
+
+    /// Launches so many blocks of so many threads with 64-bit parameters.
+    pub(crate) fn launch_grid(
+        &self,
+        function: usize,
+        (blocks, threads): (u32, u32),
+        stream: usize,
+        params: &[u64],
+    ) -> u32 {
         let pointers: Vec<*const c_void> =
             params.iter().map(|p| std::ptr::from_ref(p).cast()).collect();
         let params = pointers.as_ptr();
         self.driver.cuLaunchKernel(
             function,
-            1,
+            blocks,
             1,
             1,
             threads,
