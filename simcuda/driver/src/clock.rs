@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// How far a lane's time may be behind the clock: a host that is loaded wakes threads late, and what
 /// they then catch up on keeps its modelled times. More than this is not made up for.
-pub(crate) const MOST_LAG_NS: u64 = 100_000_000;
+pub(crate) const MOST_LAG_NS: u64 = 200_000_000;
 
 /// How long a sleeper goes without looking whether it must end.
 const NAP: Duration = Duration::from_millis(5);

@@ -169,6 +169,14 @@ impl Engine {
         }
     }
 
+    /// Waits until the lane takes another launch.
+    pub(crate) fn wait_for_room(&self, lane: usize) {
+        let mut inside = self.inside();
+        while !inside.queue.has_room(lane) && inside.crew.threads > 0 {
+            inside = self.done.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Waits for everything that is queued now.
     pub(crate) fn wait_idle(&self) {
         let tickets = self.inside().queue.all();

@@ -204,6 +204,9 @@ fn launch(
         return Err(CUresult::INVALID_HANDLE);
     }
     let launch = KernelLaunch::new(&function, shape, params, extra)?;
+    if !stream.is_capturing() {
+        stream.context.engine.wait_for_room(stream.handle);
+    }
     stream.submit(Work::Kernel(Arc::new(launch))).map(drop)
 }
 

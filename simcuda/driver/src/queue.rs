@@ -19,6 +19,9 @@ const CONTEXT_WIDE: usize = 3;
 /// Kernels at the same time, each of which needs a thread here.
 const MOST_KERNELS: usize = 24;
 
+/// Commands that a stream holds before a launch waits.
+const MOST_QUEUED: usize = 1024;
+
 /// Where a command stands: done when its lane has done its number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
@@ -115,6 +118,12 @@ impl Queue {
         to.submitted = number;
         to.commands.push_back(Queued { number, after, given });
         Ticket { lane, number }
+    }
+
+    /// Whether the lane takes another launch without making its thread wait, as a card's does not for
+    /// ever.
+    pub(crate) fn has_room(&self, lane: usize) -> bool {
+        self.lanes.get(&lane).is_none_or(|lane| lane.commands.len() < MOST_QUEUED)
     }
 
     pub(crate) fn is_done(&self, ticket: Ticket) -> bool {

@@ -99,6 +99,8 @@ struct Progress<'a> {
     engine: &'a Engine,
     observer: &'a Observer,
     way: Way,
+    /// How often a byte passes the card's memory, if it is all within.
+    passes: u64,
     left_bytes: u64,
     promised_bytes: u64,
     end_ns: u64,
@@ -108,10 +110,10 @@ impl<'a> Progress<'a> {
     fn new(
         engine: &'a Engine,
         observer: &'a Observer,
-        way: Way,
+        (way, passes): (Way, u64),
         (ready_ns, left_bytes): (u64, u64),
     ) -> Self {
-        Self { engine, observer, way, left_bytes, promised_bytes: 0, end_ns: ready_ns }
+        Self { engine, observer, way, passes, left_bytes, promised_bytes: 0, end_ns: ready_ns }
     }
 
     /// Before `bytes` are moved: waits until their time has come.
@@ -122,8 +124,9 @@ impl<'a> Progress<'a> {
         self.wait();
         let piece = self.engine.costs.piece_bytes().max(bytes);
         let asked = (self.left_bytes - self.promised_bytes).min(piece);
+        let moved = if self.way == Way::Within { asked * self.passes } else { asked };
         let (start_ns, end_ns) =
-            self.engine.transfers.place(self.way, (self.end_ns, asked), &self.engine.costs)?;
+            self.engine.transfers.place(self.way, (self.end_ns, moved), &self.engine.costs)?;
         self.end_ns = end_ns;
         self.promised_bytes += asked;
         let stopping = || self.engine.is_stopping();
@@ -151,7 +154,7 @@ pub(crate) fn copy(
     observer: &Observer,
 ) -> Result<u64, CUresult> {
     let bytes = copy.width * copy.height * copy.depth;
-    let mut progress = Progress::new(engine, observer, way, (ready_ns, bytes));
+    let mut progress = Progress::new(engine, observer, (way, 2), (ready_ns, bytes));
     for layer in 0..copy.depth {
         for row in 0..copy.height {
             let (to, from) = (copy.to.row(layer, row), copy.from.row(layer, row));
@@ -189,7 +192,7 @@ pub(crate) fn fill(
     let element = fill.value.to_le_bytes();
     let length = fill.width * size;
     let whole = (ready_ns, length * fill.height);
-    let mut progress = Progress::new(engine, observer, Way::Within, whole);
+    let mut progress = Progress::new(engine, observer, (Way::Within, 1), whole);
     for row in 0..fill.height {
         let start = fill.base + row * fill.pitch;
         for offset in (0..length).step_by(STRETCH_BYTES as usize) {

@@ -6,6 +6,7 @@ mod worker;
 
 use api::{ILLEGAL_ADDRESS, MIB, NOT_READY, ON_CARD, Turn, turn};
 use simcuda_protocol::engines::Engine;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use worker::{KERNELS, Worker, machine};
 
@@ -340,4 +341,32 @@ fn machine_code(kernels: &[&str]) -> Vec<u8> {
         image.extend(section);
     }
     image
+}
+
+#[test]
+fn a_stream_takes_a_thousand_launches_and_then_makes_the_next_one_wait() {
+    let turn = turn();
+    let ((module, spin), stream) = (spin(&turn), turn.stream());
+    let gate = Gate::close(&turn, &[stream]);
+    let launched = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(turn.driver.cuCtxSetCurrent(turn.context), 0);
+            for _ in 0..1100 {
+                assert_eq!(turn.launch(spin, 1, stream, &[1000]), 0);
+                launched.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let patience = Instant::now() + Duration::from_secs(20);
+        while launched.load(Ordering::Relaxed) < 1000 {
+            assert!(Instant::now() < patience, "the first thousand were not taken");
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let seen = launched.load(Ordering::Relaxed);
+        gate.open(&turn, &[stream]);
+        assert!(seen <= 1025, "{seen} launches did not wait");
+    });
+    synchronise(&turn, &[stream]);
+    assert_eq!(turn.driver.cuModuleUnload(module), 0);
 }

@@ -11,10 +11,16 @@ use std::collections::VecDeque;
 
 /// How far the engine's time may be behind the clock. More than that is not lateness of a loaded
 /// host any more; what comes then is not made up for.
-pub(crate) const MOST_LAG_NS: u64 = 100_000_000;
+pub(crate) const MOST_LAG_NS: u64 = 200_000_000;
 
-/// How long after its end a turn must have been given back.
-pub(crate) const GRACE_NS: u64 = 40_000_000;
+/// For each so much that the engine's time is behind, turns are longer by one slice, up to so many: a
+/// loaded host needs several milliseconds to hand a turn on, and would never catch up otherwise.
+const LAG_PER_SLICE_NS: u64 = 10_000_000;
+const MOST_SLICES: u64 = 8;
+
+/// How long after its end, or after it was granted or recalled if that was later, a turn must have
+/// been given back.
+pub(crate) const GRACE_NS: u64 = 50_000_000;
 
 /// What is to be said to whom.
 pub(crate) type Word = (Session, Answer);
@@ -27,6 +33,8 @@ struct Holder {
     start_ns: u64,
     /// `None` as long as nobody else wants the engine.
     end_ns: Option<u64>,
+    /// When the holder was told of the start or of the end.
+    told_ns: u64,
     /// Up to here its use is in the log.
     logged_ns: u64,
     /// Whether it uses the engine from there on.
@@ -49,11 +57,16 @@ pub(crate) struct Turns {
     last_turn: u64,
     holder: Option<Holder>,
     queue: VecDeque<Waiting>,
+    /// Who has had a turn since somebody had one for the second time, and of how many slices: the
+    /// same for all of them.
+    round: Vec<Session>,
+    slices: u64,
 }
 
 impl Turns {
     pub(crate) fn new(slice_ns: u64) -> Self {
-        Self { slice_ns, free_ns: 0, last_turn: 0, holder: None, queue: VecDeque::new() }
+        let (queue, round) = (VecDeque::new(), Vec::new());
+        Self { slice_ns, free_ns: 0, last_turn: 0, holder: None, queue, round, slices: 1 }
     }
 
     /// The session has a kernel.
@@ -126,7 +139,9 @@ impl Turns {
 
     /// Takes the turn from a holder that should have given it back long ago: it was stopped.
     pub(crate) fn overdue(&mut self, now_ns: u64, log: &mut EngineLog) -> Vec<Word> {
-        let late = |h: &mut Holder| h.end_ns.is_some_and(|end_ns| now_ns > end_ns + GRACE_NS);
+        let late = |holder: &mut Holder| {
+            holder.end_ns.is_some_and(|end_ns| now_ns > end_ns.max(holder.told_ns) + GRACE_NS)
+        };
         let Some(lost) = self.holder.take_if(late) else { return Vec::new() };
         self.take_from(&lost, now_ns, log);
         self.next(now_ns, log)
@@ -153,20 +168,33 @@ impl Turns {
                 return Vec::new();
             }
             let end_ns = end_of_slice(holder.start_ns, now_ns, self.slice_ns);
-            holder.end_ns = Some(end_ns);
+            (holder.end_ns, holder.told_ns) = (Some(end_ns), now_ns);
             return vec![(holder.session, Answer::Recall { turn: holder.turn, end_ns })];
         }
         let Some(first) = self.queue.pop_front() else { return Vec::new() };
         let latest_ns = now_ns.saturating_sub(MOST_LAG_NS);
         let start_ns = self.free_ns.max(first.ready_ns.min(now_ns)).max(latest_ns);
-        let end_ns = (!self.queue.is_empty()).then(|| start_ns + self.slice_ns);
+        if self.round.contains(&first.session) || self.queue.is_empty() {
+            self.round.clear();
+            self.slices = (now_ns.saturating_sub(start_ns) / LAG_PER_SLICE_NS + 1).min(MOST_SLICES);
+        }
+        self.round.push(first.session);
+        let end_ns = (!self.queue.is_empty()).then(|| start_ns + self.slices * self.slice_ns);
         self.last_turn += 1;
         let turn = self.last_turn;
         let entry = log.add(first.pid, Engine::Compute, start_ns, 0);
         let (session, pid) = (first.session, first.pid);
-        let (logged_ns, busy) = (start_ns, true);
-        let holder = Holder { session, pid, turn, start_ns, end_ns, logged_ns, busy, entry };
-        self.holder = Some(holder);
+        self.holder = Some(Holder {
+            session,
+            pid,
+            turn,
+            start_ns,
+            end_ns,
+            told_ns: now_ns,
+            logged_ns: start_ns,
+            busy: true,
+            entry,
+        });
         vec![(session, Answer::Grant { turn, start_ns, end_ns })]
     }
 }
@@ -219,6 +247,33 @@ mod tests {
     fn what_is_ready_before_its_time_does_not_begin_before_it() {
         let (mut turns, mut log) = engine();
         assert_eq!(turns.want((1, 11), u64::MAX, T, &mut log), grant(1, 1, T, None));
+    }
+
+    #[test]
+    fn turns_are_longer_when_the_host_is_too_slow_to_hand_them_on() {
+        let (mut turns, mut log) = engine();
+        for session in 1..=3 {
+            turns.want((session, 10), T, T, &mut log);
+        }
+        let end = T + 2 * MS;
+        // Those whose turn it was anyway first: all have the same in a round.
+        let mut now = end + 25 * MS;
+        let words = turns.back((1, 10), (1, 2 * MS, end), Some(end), now, &mut log);
+        assert_eq!(words, grant(2, 2, end, Some(end + 2 * MS)));
+        for session in [2, 3] {
+            let back = (session, 2 * MS, T + session * 2 * MS);
+            turns.back((session, 10), back, Some(back.2), now, &mut log);
+        }
+        let (start, mut turn) = (T + 6 * MS, 4);
+        for session in [1, 2, 3] {
+            let end = start + (turn - 3) * 6 * MS;
+            let words = turns.back((session, 10), (turn, 6 * MS, end), Some(end), now, &mut log);
+            let next = session % 3 + 1;
+            assert!(matches!(&words[..], [(session, _)] if *session == next), "{words:?}");
+            (turn, now) = (turn + 1, now + MS);
+        }
+        let used = log.entries(Engine::Compute).iter().map(|e| e.used_ns).collect::<Vec<_>>();
+        assert_eq!(used[..6], [2 * MS, 2 * MS, 2 * MS, 6 * MS, 6 * MS, 6 * MS]);
     }
 
     #[test]

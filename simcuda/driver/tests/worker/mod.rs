@@ -161,7 +161,8 @@ pub(crate) fn work() {
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let words: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
         match (line.split(' ').next(), &words[..]) {
-            // Kernels of so many nanoseconds, always eight queued, for so many milliseconds.
+            // Kernels of so many nanoseconds, always a tenth of a second of them queued, for so many
+            // milliseconds.
             (Some("busy"), &[ns, ms]) => busy(&turn, (spin, stream), ns, Duration::from_millis(ms)),
             // One kernel; says how long it was there, from before its launch to its end.
             (Some("one"), &[ns]) => {
@@ -192,8 +193,8 @@ pub(crate) fn work() {
 }
 
 fn busy(turn: &Turn, (spin, stream): (usize, usize), ns: u64, time: Duration) {
-    let mut events = [0; 8];
-    events.iter_mut().for_each(|event| assert_eq!(turn.driver.cuEventCreate(event, 0), 0));
+    let queued = (100_000_000 / ns).clamp(8, 500);
+    let events: Vec<_> = (0..queued).map(|_| turn.event()).collect();
     let until = Instant::now() + time;
     let mut kernels: usize = 0;
     while Instant::now() < until {
