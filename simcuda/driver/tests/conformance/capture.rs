@@ -414,4 +414,80 @@ rules! {
             ok!("cuGraphDestroy", graph);
         }
     }
+
+    /// cuda.h, CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL: while a stream captures, nodes
+    /// that record and await the event at each launch.
+    fn a_capture_holds_events_of_the_world_outside(turn) covers [
+        cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz, cuStreamWaitEvent
+    ] {
+        let (stream, outside, gate) = (turn.stream(), turn.stream(), turn.allocate(MIB));
+        for form in ["", "_ptsz"] {
+            let (awaited, recorded) = (event(), event());
+            begin(stream, GLOBAL);
+            ok!("cuStreamWaitEvent", stream, awaited, 1_u32);
+            ok!(&format!("cuEventRecordWithFlags{form}"), recorded, stream, 1_u32);
+            let (code, graph) = end(stream);
+            assert_eq!((code, nodes(graph)), (0, 2));
+            let mut exec = 0_usize;
+            ok!("cuGraphInstantiateWithFlags", &mut exec, graph, 0_u64);
+            turn.write(gate, &[0; 4]);
+            ok!("cuStreamWaitValue32_v2", outside, gate, 1_u32, 1_u32);
+            ok!("cuEventRecord", awaited, outside);
+            ok!("cuGraphLaunch", exec, stream);
+            fails!(600, "cuEventQuery", recorded);
+            ok!("cuStreamWriteValue32_v2", turn.stream(), gate, 1_u32, 0_u32);
+            ok!("cuEventSynchronize", recorded);
+            ok!("cuStreamSynchronize", stream);
+        }
+    }
+
+    /// cuda.h, cuMemAllocAsync, cuMemFreeAsync: while a stream captures, nodes with memory of the
+    /// graph; cuGraphLaunch into a capturing stream is a node that holds the graph.
+    fn a_capture_holds_memory_and_graphs(turn) covers [
+        cuMemAllocAsync, cuMemFreeAsync, cuGraphLaunch, cuGraphNodeGetType
+    ] {
+        let (stream, at, before) = (turn.stream(), turn.allocate(MIB), turn.free_bytes());
+        let (mut memory, mut inner, mut exec) = (0_u64, 0_usize, 0_usize);
+        begin(stream, GLOBAL);
+        ok!("cuMemsetD8Async", at, 3_u32, 4_u64, stream);
+        ok!("cuStreamEndCapture", stream, &mut inner);
+        ok!("cuGraphInstantiateWithFlags", &mut exec, inner, 0_u64);
+        begin(stream, GLOBAL);
+        ok!("cuMemAllocAsync", &mut memory, 8 * MIB, stream);
+        fails!(1, "cuMemFreeAsync", at, stream);
+        ok!("cuGraphLaunch", exec, stream);
+        ok!("cuMemcpyDtoDAsync_v2", memory, at, 4_u64, stream);
+        ok!("cuMemcpyDtoDAsync_v2", at + 4, memory, 4_u64, stream);
+        ok!("cuMemFreeAsync", memory, stream);
+        let (code, graph) = end(stream);
+        assert_eq!((code, turn.free_bytes()), (0, before));
+        let (mut list, mut count, mut kinds) = ([0_usize; 8], 8_u64, Vec::new());
+        ok!("cuGraphGetNodes", graph, &mut list, &mut count);
+        for node in &list[..count as usize] {
+            let mut kind = 99_u32;
+            ok!("cuGraphNodeGetType", *node, &mut kind);
+            kinds.push(kind);
+        }
+        assert_eq!(kinds, [10, 4, 1, 1, 11]);
+        turn.write(at, &[0; 8]);
+        launch(turn, graph);
+        assert_eq!(turn.read(at, 8), [3; 8]);
+        ok!("cuGraphDestroy", graph);
+    }
+
+    /// The CUDA programming guide: a stream that goes away with its capture leaves nothing behind;
+    /// so does its context.
+    /// (cuda.h, cuStreamEndCapture: afterwards potentially unsafe calls are allowed again.)
+    fn a_capture_ends_with_its_stream_or_context(turn) covers [cuStreamDestroy_v2, cuCtxDestroy_v2] {
+        let (stream, mut at, mut other) = (turn.stream(), 0_u64, 0_usize);
+        begin(stream, GLOBAL);
+        ok!("cuStreamDestroy_v2", stream);
+        ok!("cuMemAlloc_v2", &mut at, MIB);
+        ok!("cuMemFree_v2", at);
+        ok!("cuCtxCreate_v2", &mut other, 0_u32, 0_u32);
+        begin(turn.stream(), GLOBAL);
+        ok!("cuCtxDestroy_v2", other);
+        ok!("cuMemAlloc_v2", &mut at, MIB);
+        ok!("cuMemFree_v2", at);
+    }
 }
