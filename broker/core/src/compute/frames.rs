@@ -67,7 +67,6 @@ impl State {
         let party = self.compute.parties.get_mut(&id);
         let Some(Stage::Closing(closing)) = party.map(|party| &mut party.stage) else { return };
         closing.left.remove(&at);
-        closing.waiting += u64::from(waiting);
         if !done {
             closing.undone.insert(at);
         }
