@@ -108,7 +108,6 @@ unsafe extern "C" fn halfwarp_core_open(
 }
 
 fn driver_slots() -> Slots {
-    let absent = real::absent as *const () as usize;
     let Some(handle) = search::open_real("libcuda.so.1", c"cuInit") else {
         return without_driver();
     };
@@ -123,7 +122,7 @@ fn driver_slots() -> Slots {
         if hook == 0 || !real::has(f) { real::address(f) } else { hook }
     };
     let rows = DriverFn::ALL.iter().map(|f| row(*f)).collect();
-    Slots { rows, absent, real: handle, transparent: !limited }
+    Slots { rows, absent: real::absent_address(), real: handle, transparent: !limited }
 }
 
 /// No driver: a process with an entitlement is told why at its `cuInit`; one without sees a machine
@@ -155,12 +154,10 @@ extern "C" fn refused_for_want_of_a_driver(_flags: c_uint) -> CUresult {
 
 fn nvml_slots() -> Slots {
     match search::open_real("libnvidia-ml.so.1", c"nvmlInit_v2") {
-        Some(handle) => Slots {
-            rows: real::resolve_nvml(handle),
-            absent: real::nvml_absent as *const () as usize,
-            real: handle,
-            transparent: true,
-        },
+        Some(handle) => {
+            let (rows, absent) = real::resolve_nvml(handle);
+            Slots { rows, absent, real: handle, transparent: true }
+        }
         None => {
             let address = real::no_nvml as *const () as usize;
             Slots {

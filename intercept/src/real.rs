@@ -18,9 +18,11 @@ static STAGE_ONE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static STUBS: [AtomicUsize; DriverFn::COUNT] = [const { AtomicUsize::new(0) }; DriverFn::COUNT];
 static DRIVER: [AtomicUsize; DriverFn::COUNT] = [const { AtomicUsize::new(0) }; DriverFn::COUNT];
 
-/// What a row answers that the driver beneath does not have. Its address says so, and there must be
-/// one of it: a function that may be inlined can have an address in each part of the build.
-#[inline(never)]
+/// Where [`absent`] is. Taken once: a function may have several addresses in one library, one for each
+/// unit of compilation, so an address that is compared must come from one place.
+static ABSENT: AtomicUsize = AtomicUsize::new(0);
+
+/// What a row answers that the driver beneath does not have.
 pub(crate) extern "C" fn absent() -> CUresult {
     CUresult::NOT_SUPPORTED
 }
@@ -70,21 +72,28 @@ pub(crate) fn stub(row: DriverFn) -> Option<usize> {
 
 /// Looks every row up in the driver behind `handle`.
 pub(crate) fn resolve(handle: *mut c_void) {
+    let absent = absent as *const () as usize;
+    ABSENT.store(absent, Ordering::Relaxed);
     for (row, slot) in DriverFn::ALL.iter().zip(&DRIVER) {
         let symbol = CString::new(row.row().symbol).ok();
         let address = symbol.and_then(|s| dlsym_in(handle, &s));
-        slot.store(address.unwrap_or(absent as *const () as usize), Ordering::Relaxed);
+        slot.store(address.unwrap_or(absent), Ordering::Relaxed);
     }
 }
 
-/// Looks every NVML row up in the library behind `handle`.
-pub(crate) fn resolve_nvml(handle: *mut c_void) -> Vec<usize> {
+/// Address of [`absent`], once [`resolve`] has run.
+pub(crate) fn absent_address() -> usize {
+    ABSENT.load(Ordering::Relaxed)
+}
+
+/// Looks every NVML row up in the library behind `handle`; also the address of those that it lacks.
+pub(crate) fn resolve_nvml(handle: *mut c_void) -> (Vec<usize>, usize) {
     let address = |row: &NvmlFn| {
         let symbol = CString::new(row.symbol()).ok()?;
         dlsym_in(handle, &symbol)
     };
     let missing = nvml_absent as *const () as usize;
-    NvmlFn::ALL.iter().map(|row| address(row).unwrap_or(missing)).collect()
+    (NvmlFn::ALL.iter().map(|row| address(row).unwrap_or(missing)).collect(), missing)
 }
 
 /// The driver's address for a row, or [`absent`]'s.
@@ -94,7 +103,7 @@ pub(crate) fn address(row: DriverFn) -> usize {
 
 /// Whether the driver has a row.
 pub(crate) fn has(row: DriverFn) -> bool {
-    address(row) != absent as *const () as usize
+    address(row) != absent_address()
 }
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.

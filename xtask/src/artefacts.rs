@@ -121,7 +121,7 @@ const TEST_PROGRAMS: &[Recipe] = &[
     ("tests/guests/lib", ".so", &["-O0", "-shared", "-fPIC"]),
 ];
 /// Programs that name the driver's functions as ordinary symbols; all others find it by themselves.
-const LINKED: &[&str] = &["linked", "linked_hidden"];
+const LINKED: &[&str] = &["linked", "linked_hidden", "linked_vmm"];
 
 /// The C programs of the tests. They take nothing of ours.
 fn build_test_programs() -> Result<()> {

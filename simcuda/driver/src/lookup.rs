@@ -43,7 +43,8 @@ impl Sim {
         let per_thread = flags == PER_THREAD_STREAM;
         if let Some(found) = answering(name.as_bytes(), version, per_thread) {
             raw::put_if_wanted(status, FOUND);
-            let newer = fault::has_newer_form(found).then(|| newer::address(found)).flatten();
+            let is_newest = version >= VERSION.cast_unsigned() && fault::has_newer_form(found);
+            let newer = is_newest.then(|| newer::address(found)).flatten();
             return raw::put(function, newer.unwrap_or_else(|| exports::address(found)));
         }
         let exists = answering(name.as_bytes(), u32::MAX, per_thread).is_some();

@@ -244,12 +244,12 @@ fn cards_are_near_or_far_and_links_have_two_ends() {
         assert_eq!(near.len(), 1);
         assert_eq!(near[0].index().expect("an index"), 3);
         for link in 0..4 {
-            let link = cards[1].link_wrapper_for(link);
+            let link = cards[2].link_wrapper_for(link);
             assert!(link.is_active().expect("yes or no"));
             let there = link.remote_pci_info().expect("a place on the bus");
             assert_eq!(there.bus_id, cards[3].pci_info().expect("a place").bus_id);
         }
-        assert!(matches!(cards[1].link_wrapper_for(4).is_active(), Err(NvmlError::InvalidArg)));
+        assert!(matches!(cards[2].link_wrapper_for(4).is_active(), Err(NvmlError::InvalidArg)));
         assert!(matches!(cards[0].link_wrapper_for(0).is_active(), Err(NvmlError::NotSupported)));
     });
 }
