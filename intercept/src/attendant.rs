@@ -60,6 +60,8 @@ struct Drain {
 struct Quiet {
     /// The lease number for which we said so, or need not look further, plus one.
     settled: u64,
+    /// The lease number, plus one, and the launches that were seen last, and since when.
+    turn: u64,
     launches: u32,
     since_ns: u64,
     marks: Option<Marks>,
@@ -180,14 +182,15 @@ impl Attendant {
         let lease = gpu.lease.load(Ordering::Acquire);
         let open = pass::is_open(&gpu.lease_gate) && gpu.bound_ns.load(Ordering::Relaxed) != 0;
         let quiet = self.quiet.get_mut(usize::from(slot.0))?;
-        if !open || !card.has_rung(lease) || quiet.settled == u64::from(lease) + 1 {
+        if !open || quiet.settled == u64::from(lease) + 1 {
             quiet.marks.take().into_iter().for_each(Marks::abandon);
             return None;
         }
         let (now, launches) = (wait::now_ns(), card.launches.load(Ordering::Relaxed));
-        if quiet.launches != launches || quiet.since_ns == 0 {
+        let turn = u64::from(lease) + 1;
+        if quiet.launches != launches || quiet.turn != turn {
             quiet.marks.take().into_iter().for_each(Marks::abandon);
-            (quiet.launches, quiet.since_ns) = (launches, now);
+            (quiet.launches, quiet.turn, quiet.since_ns) = (launches, turn, now);
             return Some(IDLE_LOOK);
         }
         if now - quiet.since_ns < QUIET_NS {

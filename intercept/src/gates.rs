@@ -84,11 +84,6 @@ impl Card {
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)
     }
-
-    /// Whether our thread was told of launches under this lease number.
-    pub(crate) fn has_rung(&self, lease: u32) -> bool {
-        self.rung.load(Ordering::Relaxed) == u64::from(lease) + 1
-    }
 }
 
 impl Gates {

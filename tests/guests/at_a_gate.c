@@ -1,7 +1,7 @@
 /* Programs that do something odd while their tester opens and closes gates. Each prints "READY pid",
  * waits for a line before every further step, and prints what came of it.
  *   capture   holds a capture open; then ends it, and replays it
- *   flags     a kernel waits for a flag that a second one sets: between the two the gate is closed
+ *   flags     a stream waits for a flag that a launch on a second one sets: between the two the gate is closed
  *   ends      main returns while a thread waits at the gate
  *   forks     a child of an initialised process tries to launch
  *   twins     forks before cuInit: two processes join, both launch
@@ -14,16 +14,13 @@
 #include <sys/wait.h>
 
 static CUmodule module;
-static CUfunction add, await, set;
+static CUfunction add, set;
 static CUdeviceptr cells;
 
 static const char ptx[] =
     ".version 6.3\n.target sm_75\n.address_size 64\n"
     ".visible .entry add(.param .u64 cells) {\n.reg .u32 %a; .reg .u64 %c;\n"
     "ld.param.u64 %c, [cells]; atom.global.add.u32 %a, [%c], 1; ret;\n}\n"
-    ".visible .entry await(.param .u64 cells) {\n.reg .u32 %a; .reg .u64 %c; .reg .pred %p;\n"
-    "ld.param.u64 %c, [cells];\nAGAIN: ld.volatile.global.u32 %a, [%c+4]; setp.eq.u32 %p, %a, 0;\n"
-    "nanosleep.u32 10000;\n@%p bra AGAIN;\nret;\n}\n"
     ".visible .entry set(.param .u64 cells) {\n.reg .u32 %a; .reg .u64 %c;\n"
     "ld.param.u64 %c, [cells]; mov.u32 %a, 1; st.volatile.global.u32 [%c+4], %a; ret;\n}\n";
 
@@ -45,7 +42,6 @@ static void load(void) {
     MUST(cuMemsetD8Async(cells, 0, 4096, NULL));
     MUST(cuModuleLoadData(&module, ptx));
     MUST(cuModuleGetFunction(&add, module, "add"));
-    MUST(cuModuleGetFunction(&await, module, "await"));
     MUST(cuModuleGetFunction(&set, module, "set"));
 }
 static CUcontext begin(void) {
@@ -83,9 +79,11 @@ static void capture(void) {
 static void flags(void) {
     CUstream one, two;
     begin();
+    step(); /* the bound is set, or not */
     MUST(cuStreamCreate(&one, 1));
     MUST(cuStreamCreate(&two, 1));
-    MUST(launch(await, one));
+    MUST(cuStreamWaitValue32_v2(one, cells + 4, 1, 1)); /* 1: until equal */
+    MUST(launch(add, one));
     puts("WAITS");
     step(); /* the gate is closed */
     MUST(launch(set, two));
@@ -168,6 +166,8 @@ static void dies(void) {
     MUST(launch(add, NULL));
     MUST(cuCtxSynchronize());
     CHECK(count() == before + 1 && before == 2, "%u kernels ran", before);
+    puts("LAUNCHED");
+    step();
     puts("DONE");
 }
 

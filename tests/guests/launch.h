@@ -24,5 +24,6 @@ DRIVER(cuLaunchCooperativeKernel, (CUfunction f, unsigned gx, unsigned gy, unsig
        (f, gx, gy, gz, bx, by, bz, shared, stream, params))
 DRIVER(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction f, void **params, void **extra),
        (config, f, params, extra))
+DRIVER(cuStreamWaitValue32_v2, (CUstream stream, CUdeviceptr at, unsigned value, unsigned flags), (stream, at, value, flags))
 DRIVER(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
 #endif

@@ -246,8 +246,9 @@ fn a_capture_held_open_while_the_gate_is_closed_and_drained_ends_valid() {
 }
 
 #[test]
-fn a_kernel_that_waits_for_a_launch_behind_the_gate_makes_the_drain_fail_in_time() {
+fn work_that_waits_for_a_launch_behind_the_gate_makes_the_drain_fail_in_time() {
     let (_machine, _broker, mut program, guest) = odd("flags");
+    program.say("begin");
     program.line("WAITS", DEADLINE);
     guest.set_lease_gate(0, GATE_CLOSED);
     program.say("launch");
@@ -265,10 +266,10 @@ fn a_kernel_that_waits_for_a_launch_behind_the_gate_makes_the_drain_fail_in_time
 }
 
 #[test]
-fn a_kernel_that_waits_for_a_launch_above_the_bound_is_not_waited_for() {
+fn work_that_waits_for_a_launch_above_the_bound_is_not_waited_for() {
     let (_machine, _broker, mut program, guest) = odd("flags");
     guest.gpu(0).bound_ns.store(4_000_000, Ordering::SeqCst);
-    // Launched before the bound, or under it: the second one goes all the same.
+    program.say("begin");
     program.line("WAITS", DEADLINE);
     let began = Instant::now();
     program.say("launch");
@@ -331,9 +332,10 @@ fn a_thread_that_is_cancelled_at_a_gate_ends_behind_it_and_holds_nothing_up() {
     program.line("CANCELLED", DEADLINE);
     guest.set_lease_gate(0, GATE_OPEN);
     program.say("go on");
-    program.line("DONE", DEADLINE);
+    program.line("LAUNCHED", DEADLINE);
     let (done, _) = drain(&guest, DRAIN);
     assert!(done, "what the thread left behind holds a drain up");
+    program.say("end");
     ends_well(program);
 }
 
@@ -401,7 +403,8 @@ fn under_a_bound_no_more_is_in_flight_than_it_allows_or_one_launch() {
     };
     let free = most_in_flight(400);
     stage.guest.gpu(0).bound_ns.store(1, Ordering::SeqCst);
-    stage.runs(DEADLINE);
+    // What was in flight before has ended.
+    (0..8).for_each(|_| stage.runs(DEADLINE));
     let bounded = most_in_flight(400);
     assert!(free >= 12, "without a bound only {free} are in flight: nothing is shown");
     assert!(bounded <= 2, "{bounded} are in flight under a bound of nothing");
