@@ -121,3 +121,12 @@ fn errno_after_each_call_is_what_the_driver_alone_makes_of_it() {
 fn threads_that_leave_in_odd_ways_leave_nothing_behind() {
     assert_eq!(finish(&["leavers", "60"]), "PASS leavers\n");
 }
+
+#[test]
+fn a_library_that_exports_the_drivers_names_for_its_own_ends_is_answered_with_its_own() {
+    let library = text(&guest("third.so"));
+    let native =
+        halfwarp_tests::finish(Machine::new().natively(guest("third")).arg(&library), DEADLINE);
+    assert_eq!(native.stdout, "CODES 4001 4002 4004\n");
+    assert_eq!(finish(&["third", &library]), "CODES 4001 4002 4004\n");
+}

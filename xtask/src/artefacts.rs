@@ -19,6 +19,30 @@ use crate::tools::{Purpose, Venv};
 const GUEST_TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const GUEST_GLIBC: &str = "2.17";
 
+/// A stage of the library: what lives in other people's processes.
+pub(crate) struct Guest {
+    package: &'static str,
+    profile: &'static str,
+    built: &'static str,
+    /// In `target/hw`.
+    pub(crate) name: &'static str,
+}
+
+pub(crate) const GUESTS: &[Guest] = &[
+    Guest {
+        package: "halfwarp-stage1",
+        profile: "guest",
+        built: "libhalfwarp.so",
+        name: "libhalfwarp.so",
+    },
+    Guest {
+        package: "halfwarp-core",
+        profile: "release",
+        built: "libhalfwarp_core.so",
+        name: "libhalfwarp-core.so",
+    },
+];
+
 /// What a host build makes, and where it goes.
 const HOST_ARTEFACTS: &[(&str, &str)] = &[
     ("halfwarp", "halfwarp"),
@@ -39,8 +63,10 @@ pub(crate) fn build() -> Result<PathBuf> {
     let hw = folder();
     fs::create_dir_all(hw.join("sim"))?;
     println!("building; the first time takes minutes");
-    build_guest("halfwarp-stage1", "guest", "libhalfwarp.so", "libhalfwarp.so")?;
-    build_guest("halfwarp-core", "release", "libhalfwarp_core.so", "libhalfwarp-core.so")?;
+    for guest in GUESTS {
+        run(&mut guest_build(guest)?)?;
+        place(&guest_file(&target(), guest), guest.name)?;
+    }
     build_host()?;
     build_test_programs()?;
     roads::build()?;
@@ -48,22 +74,27 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(hw)
 }
 
-/// One stage of the library, by zig against the oldest glibc.
-fn build_guest(package: &str, profile: &str, built: &str, name: &str) -> Result<()> {
+/// The command that builds one stage of the library, by zig against the oldest glibc.
+pub(crate) fn guest_build(guest: &Guest) -> Result<Command> {
     let tools = Venv::for_purpose(Purpose::Build)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path =
         std::env::join_paths(std::iter::once(tools.bin()).chain(std::env::split_paths(&path)))?;
     let mut zigbuild = cargo();
     zigbuild
-        .args(["zigbuild", "--quiet", "--package", package, "--profile", profile, "--target"])
+        .args(["zigbuild", "--quiet", "--package", guest.package, "--profile", guest.profile])
+        .arg("--target")
         .arg(format!("{GUEST_TRIPLE}.{GUEST_GLIBC}"))
         .env("PATH", path)
         .env("ZIG_GLOBAL_CACHE_DIR", tools.folder().join("zig-cache"))
         .env("ZIG_LOCAL_CACHE_DIR", tools.folder().join("zig-cache"))
         .env("CARGO_ZIGBUILD_CACHE_DIR", tools.folder().join("zigbuild-cache"));
-    run(&mut zigbuild)?;
-    place(&target().join(GUEST_TRIPLE).join(profile).join(built), name)
+    Ok(zigbuild)
+}
+
+/// Where that command leaves it, below cargo's output folder.
+pub(crate) fn guest_file(target: &Path, guest: &Guest) -> PathBuf {
+    target.join(GUEST_TRIPLE).join(guest.profile).join(guest.built)
 }
 
 fn build_host() -> Result<()> {

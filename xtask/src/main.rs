@@ -10,6 +10,7 @@ mod debian;
 mod device;
 mod docs;
 mod long;
+mod mutate;
 mod outcome;
 mod roads;
 mod strangers;
@@ -76,6 +77,14 @@ enum Task {
         #[arg(long)]
         minutes: Option<u32>,
     },
+    /// Break the code on purpose, one switch at a time, and see whether a test notices
+    Mutate {
+        /// The list of switches in tests/mutations: guest
+        name: String,
+        /// Only switches whose name contains this
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// Run the cases on an NVIDIA GPU
     Device {
         /// Only gather what a machine with a GPU needs
@@ -105,6 +114,9 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Docs { check: false } => docs::write()?,
         Task::Symbols => return counted(symbols::check),
         Task::Bench => return counted(bench::check),
+        Task::Mutate { name, only } => {
+            return counted(|count| mutate::check(count, &name, only.as_deref()));
+        }
         Task::Long { name, seed, minutes } => long::run_named(&name, seed, minutes)?,
         Task::Device { pack } => return device::check(pack),
     }

@@ -7,6 +7,7 @@
 use crate::{machine_code, raw};
 use shim_cuda_headers::CUresult;
 use std::ffi::c_void;
+use std::io::Read;
 
 const WRAPPER_MAGIC: u32 = 0x4662_43B1;
 const FATBIN_MAGIC: u32 = 0xBA55_ED50;
@@ -20,6 +21,8 @@ const KIND_PTX: u16 = 1;
 const KIND_ELF: u16 = 2;
 const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
+/// More than any program's PTX: an image that claims it is broken.
+const UNPACKED_MAX: usize = 1 << 30;
 
 /// The PTX of the image at this address.
 pub(crate) fn ptx(image: *const c_void) -> Result<String, CUresult> {
@@ -79,16 +82,26 @@ fn from_entries(mut entries: &[u8]) -> Result<String, CUresult> {
 
 fn text_of(header: &[u8], body: &[u8]) -> Result<String, CUresult> {
     let flags = number(header, 40, 8)?;
-    if flags & FLAG_ZSTD != 0 {
-        return Err(CUresult::NOT_SUPPORTED);
-    }
-    if flags & FLAG_LZ4 == 0 {
+    if flags & (FLAG_LZ4 | FLAG_ZSTD) == 0 {
         return ptx_in(body);
     }
     let compressed = number(header, 16, 4)? as usize;
     let length = number(header, 56, 8)? as usize;
+    if length > UNPACKED_MAX {
+        return Err(CUresult::INVALID_IMAGE);
+    }
     let packed = body.get(..compressed).ok_or(CUresult::INVALID_IMAGE)?;
-    ptx_in(&unpack_lz4(packed, length).ok_or(CUresult::INVALID_IMAGE)?)
+    let unpack = if flags & FLAG_ZSTD == 0 { unpack_lz4 } else { unpack_zstd };
+    ptx_in(&unpack(packed, length).ok_or(CUresult::INVALID_IMAGE)?)
+}
+
+/// A zstd frame of exactly `length` bytes.
+fn unpack_zstd(packed: &[u8], length: usize) -> Option<Vec<u8>> {
+    let mut decoder = ruzstd::decoding::StreamingDecoder::new(packed).ok()?;
+    let mut out = Vec::new();
+    // One more than it may have, so that a longer one is seen.
+    decoder.by_ref().take(length as u64 + 1).read_to_end(&mut out).ok()?;
+    (out.len() == length).then_some(out)
 }
 
 fn number(bytes: &[u8], at: usize, length: usize) -> Result<u64, CUresult> {
