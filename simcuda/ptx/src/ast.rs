@@ -19,7 +19,22 @@ pub(crate) struct Variable<'a> {
     pub(crate) align: usize,
     pub(crate) size: usize,
     pub(crate) init: Vec<Init<'a>>,
-    pub(crate) external: bool,
+    pub(crate) linkage: Linkage,
+}
+
+/// Who may mean a variable or function of a module by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Linkage {
+    /// Only its own text.
+    #[default]
+    Local,
+    Visible,
+    /// Gives way to a visible one.
+    Weak,
+    /// Of several the largest stands for all.
+    Common,
+    /// Declared here, defined elsewhere.
+    External,
 }
 
 /// One element of an initialiser.
@@ -34,6 +49,7 @@ pub(crate) struct FunctionText<'a> {
     pub(crate) name: &'a str,
     pub(crate) line: u32,
     pub(crate) entry: bool,
+    pub(crate) linkage: Linkage,
     pub(crate) returns: Vec<Variable<'a>>,
     pub(crate) params: Vec<Variable<'a>>,
     pub(crate) max_threads: Option<u32>,

@@ -1,6 +1,6 @@
 //! The statements of a function body and the operands of its instructions.
 
-use crate::ast::{Base, Guard, Instruction, Operand, Statement};
+use crate::ast::{Base, Guard, Instruction, Linkage, Operand, Statement};
 use crate::error::{PtxError, Result};
 use crate::lex::Kind;
 use crate::parse::Parser;
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
             "local" | "shared" | "param" | "global" | "const" => {
                 let space = Space::named(directive).unwrap_or(Space::Local);
                 let mut variables = Vec::new();
-                self.variables(space, false, &mut variables)?;
+                self.variables(space, Linkage::Local, &mut variables)?;
                 into.extend(variables.into_iter().map(Statement::Variable));
                 Ok(())
             }

@@ -18,14 +18,35 @@ const MAX_LOCAL_BYTES: usize = 512 << 10;
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Symbol<'a> {
-    Registers { ty: Ty, group: u32, count: Option<u64> },
-    Local { offset: usize, size: usize, element_bytes: usize },
-    KernelParam { offset: usize },
-    Shared { offset: usize, size: usize, element_bytes: usize },
-    DynamicShared { element_bytes: usize },
-    Global { index: usize, element_bytes: usize },
+    Registers {
+        ty: Ty,
+        group: u32,
+        count: Option<u64>,
+    },
+    Local {
+        offset: usize,
+        size: usize,
+        element_bytes: usize,
+    },
+    KernelParam {
+        offset: usize,
+    },
+    Shared {
+        offset: usize,
+        size: usize,
+        element_bytes: usize,
+    },
+    DynamicShared {
+        element_bytes: usize,
+    },
+    Global {
+        index: usize,
+        element_bytes: usize,
+    },
     Function(usize),
     Targets(Vec<&'a str>),
+    /// Declared, and defined in none of the texts.
+    Undefined,
 }
 
 #[derive(Default)]
@@ -37,6 +58,8 @@ pub(super) struct Scope<'a> {
 
 pub(super) struct Lowering<'m, 'a> {
     pub(super) outline: &'m Outline<'a>,
+    /// Which of the texts this one is.
+    unit: usize,
     pub(super) code: &'m mut Vec<Inst>,
     pub(super) entry: bool,
     pub(super) uses: Uses,
@@ -69,6 +92,7 @@ pub(super) struct Lowered<'a> {
 impl<'m, 'a> Lowering<'m, 'a> {
     pub(super) fn new(
         outline: &'m Outline<'a>,
+        unit: usize,
         code: &'m mut Vec<Inst>,
         text: &FunctionText<'a>,
         index: usize,
@@ -84,6 +108,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         };
         let mut lowering = Self {
             outline,
+            unit,
             code,
             entry: text.entry,
             uses: Uses::default(),
@@ -229,7 +254,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
                 return Some(symbol);
             }
             if scope == 0 {
-                return self.outline.symbols.get(name);
+                return self.outline.symbols[self.unit].get(name);
             }
             scope = self.scopes[scope].parent;
         }

@@ -3,7 +3,7 @@
 use super::function_address;
 use super::lower::{Lowering, Symbol};
 use crate::ast::{Base, Operand};
-use crate::error::Result;
+use crate::error::{PtxError, Result};
 use crate::lanes::{Reg, WARP};
 use crate::ops::bits;
 use crate::ops::convert::{Literal, literal};
@@ -101,6 +101,7 @@ impl<'a> Lowering<'_, 'a> {
                 self.uses.indirect_calls = true;
                 (Seed::Bits(function_address(index)), 1)
             }
+            Some(Symbol::Undefined) => return Err(PtxError::undefined(self.line, name)),
             _ => return Err(self.error(format!("`{name}` is not declared"))),
         };
         Ok((seed, element_bytes as u64))
@@ -154,6 +155,7 @@ impl<'a> Lowering<'_, 'a> {
             Some(Symbol::Shared { .. } | Symbol::DynamicShared { .. }) => Space::Shared,
             Some(Symbol::KernelParam { .. }) => Space::Param,
             Some(Symbol::Global { .. }) => Space::Global,
+            Some(Symbol::Undefined) => return Err(PtxError::undefined(self.line, name)),
             _ => return Err(self.error(format!("`{name}` is not declared"))),
         };
         let (seed, _) = self.address_of(name)?;
