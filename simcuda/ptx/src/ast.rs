@@ -20,6 +20,8 @@ pub(crate) struct Variable<'a> {
     pub(crate) size: usize,
     pub(crate) init: Vec<Init<'a>>,
     pub(crate) linkage: Linkage,
+    /// `name<2>`: stands for `name0` and `name1`.
+    pub(crate) count: Option<u64>,
 }
 
 /// Who may mean a variable or function of a module by its name.
@@ -69,6 +71,8 @@ pub(crate) enum Statement<'a> {
         ty: Ty,
         name: &'a str,
         count: Option<u64>,
+        /// 2 or 4 of a vector, else 1.
+        lanes: usize,
     },
     Variable(Variable<'a>),
     /// `name: .branchtargets a, b, c;`

@@ -184,6 +184,11 @@ impl<'a> Parser<'a> {
     ) -> Result<Variable<'a>> {
         let line = self.line();
         let name = self.word("a name")?;
+        let mut count = None;
+        if self.eat(b'<') {
+            count = Some(self.integer("a number of variables")?);
+            self.expect(b'>')?;
+        }
         let mut size = ty.bytes() * lanes;
         let natural = size;
         while self.eat(b'[') {
@@ -199,7 +204,7 @@ impl<'a> Parser<'a> {
                 .ok_or_else(|| PtxError::new(line, format!("`{name}` is too large")))?;
         }
         let align = if align == 0 { natural } else { align };
-        Ok(Variable { name, line, space, ty, align, size, init: Vec::new(), linkage })
+        Ok(Variable { name, line, space, ty, align, size, init: Vec::new(), linkage, count })
     }
 
     fn initialiser(&mut self) -> Result<Vec<Init<'a>>> {
