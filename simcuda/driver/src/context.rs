@@ -8,6 +8,7 @@ use shim_cuda_headers::{CUcontext, CUresult};
 use simcuda_protocol::Charge;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,8 +59,10 @@ impl Default for Limits {
 }
 
 thread_local! {
-    /// The thread's stack of contexts by handle; a 0 on it is "none is current".
-    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// The thread's stack of contexts by handle; a 0 on it is "none is current". It is never dropped:
+    /// programs call the driver from exit handlers, when a thread's values are gone.
+    static STACK: ManuallyDrop<RefCell<Vec<usize>>> =
+        const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
 /// Contexts of this process per device: the first one costs the overhead, the last returns it.
@@ -142,7 +145,7 @@ pub(crate) fn current() -> Result<Arc<Context>, CUresult> {
 
 /// Handle of the current context, or 0.
 pub(crate) fn current_handle() -> usize {
-    STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
+    STACK.with(|stack| stack.borrow().last().copied().unwrap_or(0))
 }
 
 /// The current context, unless an earlier command of it failed for good.
@@ -161,16 +164,17 @@ pub(crate) fn named(handle: CUcontext) -> Result<Arc<Context>, CUresult> {
 }
 
 pub(crate) fn push(handle: usize) {
-    STACK.with_borrow_mut(|stack| stack.push(handle));
+    STACK.with(|stack| stack.borrow_mut().push(handle));
 }
 
 pub(crate) fn pop() -> Option<usize> {
-    STACK.with_borrow_mut(Vec::pop)
+    STACK.with(|stack| stack.borrow_mut().pop())
 }
 
 /// Makes the context the thread's current one; 0 takes the top away.
 pub(crate) fn set_current(handle: usize) {
-    STACK.with_borrow_mut(|stack| {
+    STACK.with(|stack| {
+        let mut stack = stack.borrow_mut();
         stack.pop();
         if handle != 0 {
             stack.push(handle);
