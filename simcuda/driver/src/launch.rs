@@ -155,7 +155,7 @@ pub(crate) fn perform(
 ) -> Result<u64, CUresult> {
     let costs = &engine.costs;
     let seat = engine.compute.begin(ready_ns)?;
-    if launch.module.code.is_opaque() {
+    if launch.module.code.0.kernel(&launch.name).is_some_and(Kernel::is_opaque) {
         return Ok(seat.finish(costs.opaque_ns()));
     }
     let clock = KernelClock::new(&seat, launch.instruction_ns(costs));

@@ -63,7 +63,6 @@ mod library;
 mod linear;
 mod link;
 mod lookup;
-mod machine_code;
 mod managed;
 mod mipmap;
 mod module;

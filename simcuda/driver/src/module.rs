@@ -1,11 +1,11 @@
 //! Modules: device code loaded into a context, with memory for its globals.
 
 use crate::context::{self, Context};
-use crate::entry::{Done, Sim, log};
+use crate::entry::{Done, Sim};
 use crate::function::{self, Function};
 use crate::registry::Registry;
 use crate::space::{Kind, SPACE};
-use crate::{image, jit_options, linear, machine_code, pages, raw};
+use crate::{image, jit_options, linear, pages, raw};
 use shim_cuda_headers::*;
 use simcuda_protocol::Charge;
 use simcuda_ptx as ptx;
@@ -15,10 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 static MODULES: Registry<Module> = Registry::new(0x60);
 
-/// Code that was read, before it is loaded anywhere; and whether it stands for machine code, which
-/// takes its time and does nothing.
+/// Code that was read, before it is loaded anywhere.
 #[derive(Debug)]
-pub(crate) struct Code(pub(crate) ptx::Module, bool);
+pub(crate) struct Code(pub(crate) ptx::Module);
 
 /// Code in a context.
 #[derive(Debug)]
@@ -33,20 +32,12 @@ pub(crate) struct Module {
 }
 
 impl Code {
-    /// Reads PTX; what is wrong with it goes into the caller's error log.
-    pub(crate) fn read(text: &str, options: &jit_options::Options) -> Result<Arc<Self>, CUresult> {
-        match ptx::Module::parse(text) {
-            Ok(module) => Ok(Arc::new(Self(module, machine_code::is_stand_in(text)))),
-            Err(error) => {
-                log(format_args!("PTX was refused: {error}"));
-                options.say_error(&error.to_string());
-                Err(CUresult::INVALID_PTX)
-            }
-        }
-    }
-
-    pub(crate) fn is_opaque(&self) -> bool {
-        self.1
+    /// Reads an image; what is wrong with it goes into the caller's error log.
+    pub(crate) fn read(
+        image: &[u8],
+        options: &jit_options::Options,
+    ) -> Result<Arc<Self>, CUresult> {
+        image::module(image, options).map(|module| Arc::new(Self(module)))
     }
 }
 
@@ -65,12 +56,12 @@ pub(crate) fn load(code: &Arc<Code>, context: &Context) -> Result<Arc<Module>, C
     }
     for (global, address) in code.0.globals().iter().zip(&globals) {
         let mut bytes = global.init.clone();
-        bytes.resize(global.size, 0);
         for pointer in &global.pointers {
             let target = globals[pointer.global].wrapping_add(pointer.addend);
             bytes[pointer.offset..pointer.offset + 8].copy_from_slice(&target.to_le_bytes());
         }
         pages::write(*address, &bytes);
+        zero(*address + bytes.len() as u64, global.size - bytes.len());
     }
     let handle = MODULES.fresh();
     let code = Arc::clone(code);
@@ -78,6 +69,17 @@ pub(crate) fn load(code: &Arc<Code>, context: &Context) -> Result<Arc<Module>, C
     let module = Arc::new(Module { handle, context: context.handle, code, globals, functions });
     MODULES.insert(handle, Arc::clone(&module));
     Ok(module)
+}
+
+/// What an initialiser does not say is zero. Piece by piece: a variable may be as large as a card.
+fn zero(mut address: u64, mut bytes: usize) {
+    const PIECE: [u8; 1 << 16] = [0; 1 << 16];
+    while bytes > 0 {
+        let piece = bytes.min(PIECE.len());
+        pages::write(address, &PIECE[..piece]);
+        address += piece as u64;
+        bytes -= piece;
+    }
 }
 
 pub(crate) fn unload(module: &Module, context: &Context) {
@@ -124,9 +126,9 @@ pub(crate) fn global(module: &Module, name: &str) -> Result<(u64, usize), CUresu
     found.map(|(global, address)| (*address, global.size)).ok_or(CUresult::NOT_FOUND)
 }
 
-fn load_text(module: *mut CUmodule, text: &str, options: &jit_options::Options) -> Done {
+fn load_image(module: *mut CUmodule, image: &[u8], options: &jit_options::Options) -> Done {
     let context = context::working()?;
-    let code = Code::read(text, options)?;
+    let code = Code::read(image, options)?;
     raw::put(module, CUmodule(load(&code, &context)?.handle))
 }
 
@@ -143,7 +145,7 @@ impl Sim {
             return Err(CUresult::INVALID_VALUE);
         }
         let options = jit_options::Options::read(count, names, values)?;
-        load_text(module, &image::ptx(from)?, &options)
+        load_image(module, &image::bytes(from)?, &options)
     }
 
     pub(crate) fn cuModuleLoadData(module: *mut CUmodule, from: *const c_void) -> Done {
@@ -161,7 +163,7 @@ impl Sim {
             return Err(CUresult::INVALID_VALUE);
         }
         let bytes = std::fs::read(path).map_err(|_| CUresult::FILE_NOT_FOUND)?;
-        load_text(module, &image::ptx_in(&bytes)?, &jit_options::Options::default())
+        load_image(module, &bytes, &jit_options::Options::default())
     }
 
     pub(crate) fn cuModuleUnload(module: CUmodule) -> Done {

@@ -21,7 +21,7 @@ mod rounding;
 mod statement;
 mod types;
 
-pub use error::PtxError;
+pub use error::{LinkError, PtxError};
 
 /// A parsed and decoded module.
 #[derive(Debug)]
@@ -35,7 +35,38 @@ impl Module {
     /// Reads PTX text. What it does not understand is an error with its line, here and not when a
     /// kernel runs; no input makes it panic.
     pub fn parse(text: &str) -> Result<Self, PtxError> {
-        decode::decode(&parse::parse(text)?)
+        let source = parse::parse(text)?;
+        match decode::decode(&[decode::Unit { name: "", source }]) {
+            Ok(module) => Ok(module),
+            Err(LinkError::Text { error, .. }) => Err(error),
+            // Of one text only what it lacks is left.
+            Err(LinkError::Undefined { symbol, .. } | LinkError::Duplicate { symbol, .. }) => {
+                Err(PtxError::undefined(line_of(text, &symbol), &symbol))
+            }
+        }
+    }
+
+    /// Makes one module of several texts, which may refer to each other's visible, weak and common
+    /// functions and variables. Each text has a name for errors.
+    pub fn link(texts: &[(&str, &str)]) -> Result<Self, LinkError> {
+        let parsed = texts.iter().map(|&(name, text)| {
+            let source = parse::parse(text)
+                .map_err(|error| LinkError::Text { unit: name.to_owned(), error })?;
+            Ok(decode::Unit { name, source })
+        });
+        decode::decode(&parsed.collect::<Result<Vec<_>, LinkError>>()?)
+    }
+
+    /// A module of machine code: its kernels are known by name and shape and do nothing when run.
+    pub fn of_machine_code(kernels: Vec<MachineKernel>, globals: Vec<Global>) -> Self {
+        let kernels = kernels.into_iter().map(|kernel| Kernel {
+            name: kernel.name,
+            params: kernel.params,
+            shared_bytes: kernel.shared_bytes,
+            max_threads: kernel.max_threads,
+            function: None,
+        });
+        Self { program: program::Program::default(), kernels: kernels.collect(), globals }
     }
 
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
@@ -53,6 +84,12 @@ impl Module {
     }
 }
 
+/// The line that first names `symbol`.
+fn line_of(text: &str, symbol: &str) -> u32 {
+    let at = text.lines().position(|line| line.contains(symbol));
+    at.map_or(0, |index| index as u32 + 1)
+}
+
 /// An entry of a module.
 #[derive(Debug)]
 pub struct Kernel {
@@ -60,7 +97,8 @@ pub struct Kernel {
     params: Vec<Param>,
     shared_bytes: usize,
     max_threads: Option<u32>,
-    function: usize,
+    /// None where there is only machine code.
+    function: Option<usize>,
 }
 
 impl Kernel {
@@ -70,6 +108,11 @@ impl Kernel {
 
     pub fn params(&self) -> &[Param] {
         &self.params
+    }
+
+    /// Whether there is only machine code: it takes its time and does nothing.
+    pub fn is_opaque(&self) -> bool {
+        self.function.is_none()
     }
 
     /// Length of the parameter buffer: the end of the last parameter.
@@ -82,10 +125,24 @@ impl Kernel {
         self.shared_bytes
     }
 
+    /// Whether there is code here that can be run; else a launch takes its time and does nothing.
+    pub fn has_code(&self) -> bool {
+        self.function.is_some()
+    }
+
     /// The bound on the threads of a block that `.maxntid` or `.reqntid` set.
     pub fn max_threads(&self) -> Option<u32> {
         self.max_threads
     }
+}
+
+/// A kernel of which only machine code is there.
+#[derive(Clone, Debug)]
+pub struct MachineKernel {
+    pub name: String,
+    pub params: Vec<Param>,
+    pub shared_bytes: usize,
+    pub max_threads: Option<u32>,
 }
 
 /// Where a parameter lies in the parameter buffer.

@@ -8,6 +8,7 @@ mod block;
 mod collective;
 mod flow;
 mod frame;
+mod heap;
 mod matrix;
 mod print;
 mod step;
@@ -113,6 +114,7 @@ pub(crate) fn run(
     if launch.globals.len() < module.globals.len() || !fits {
         return Err(Fault::Unsupported);
     }
+    let Some(function) = kernel.function else { return Ok(Stats::default()) };
     if threads == 0 || launch.grid.contains(&0) {
         return Ok(Stats::default());
     }
@@ -121,7 +123,7 @@ pub(crate) fn run(
         program: &module.program,
         launch,
         memory,
-        function: kernel.function,
+        function,
         dynamic_shared: kernel.shared_bytes.next_multiple_of(16),
         images: std::iter::repeat_with(OnceCell::new).take(functions).collect(),
         slept_until_ns: Cell::new(0),
