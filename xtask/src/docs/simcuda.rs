@@ -86,9 +86,8 @@ fn support() -> BTreeMap<String, Support> {
         for line in text.lines().map(str::trim) {
             if let Some(words) = line.strip_prefix("///") {
                 said = said_in(words.trim()).unwrap_or(said);
-            } else if let Some(rest) = line.strip_prefix("pub(crate) fn cu") {
-                let name = rest.split('(').next().unwrap_or(rest);
-                found.insert(format!("cu{name}"), said);
+            } else if let Some(name) = function_in(line) {
+                found.insert(name, said);
                 said = Support::Implemented;
             } else if let Some((twin, base)) = twin_in(line) {
                 twins.push((twin, base));
@@ -111,6 +110,12 @@ fn said_in(words: &str) -> Option<Support> {
         return Some(Support::Partial(sentence(why)));
     }
     words.strip_prefix("Refused:").map(|why| Support::Refused(sentence(why)))
+}
+
+/// `pub(crate) fn cuX(…`, and not a function of ours whose name only begins alike.
+fn function_in(line: &str) -> Option<String> {
+    let name = line.strip_prefix("pub(crate) fn cu")?.split('(').next()?;
+    name.starts_with(char::is_uppercase).then(|| format!("cu{name}"))
 }
 
 /// `cuX_ptsz = cuX(…);`
