@@ -39,7 +39,6 @@ pub(crate) struct Thread {
     pub(crate) load: Box<dyn Load>,
     /// Not done yet.
     pub(crate) op: Option<Op>,
-    pub(crate) at_gate: bool,
     pub(crate) asleep_until: Nanos,
 }
 

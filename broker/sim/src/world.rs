@@ -163,7 +163,7 @@ impl World {
         let peer = Peer { pid: client.0 as u32, uid: 1, command: "program".to_owned() };
         let token = self.tokens[&tenant];
         let hello = Event::Hello { client, peer, version: CURRENT, token, at_s: 0 };
-        let thread = |load| Thread { load, op: None, at_gate: false, asleep_until: self.now };
+        let thread = |load| Thread { load, op: None, asleep_until: self.now };
         let threads: Vec<Thread> = loads.into_iter().map(thread).collect();
         let process = Process {
             cards: Vec::new(),
@@ -405,37 +405,10 @@ impl World {
         }
         let op = own.op.take().unwrap_or_else(|| own.load.next(now, random));
         match op {
-            Op::Launch { slot, ns, needs, sets } => {
-                match process.pass(now, thread as u32, slot, ns) {
-                    Pass::Launch { guess_ns } => {
-                        let stream = thread as u32;
-                        let kernel = Kernel {
-                            left_ns: ns.max(1),
-                            whole_ns: ns,
-                            guess_ns,
-                            stream,
-                            needs,
-                            sets,
-                        };
-                        self.launch(client, thread, slot, kernel);
-                        false
-                    }
-                    Pass::WaitsAtGate(frame) => {
-                        let own = &mut process.threads[thread];
-                        (own.op, own.at_gate) = (Some(op), true);
-                        if let Some(frame) = frame {
-                            self.say(client, frame);
-                        }
-                        false
-                    }
-                    Pass::WaitsForRoom { until } => {
-                        process.threads[thread].op = Some(op);
-                        if let Some(until) = until {
-                            self.later(until.saturating_sub(now), Then::Thread(client, thread));
-                        }
-                        false
-                    }
-                }
+            Op::Launch { slot, ns, .. } => {
+                let pass = process.pass(now, thread as u32, slot, ns);
+                self.passed(client, thread, op, pass);
+                false
             }
             Op::Sync | Op::SyncStream => {
                 let stream = thread as u32;
@@ -464,11 +437,36 @@ impl World {
         }
     }
 
+    fn passed(&mut self, client: ClientId, thread: usize, op: Op, pass: Pass) {
+        let Some(process) = self.processes.get_mut(&client) else { return };
+        let own = &mut process.threads[thread];
+        match (pass, op) {
+            (Pass::Launch { guess_ns }, Op::Launch { slot, ns, needs, sets }) => {
+                let stream = thread as u32;
+                let left_ns = ns.max(1);
+                let kernel = Kernel { left_ns, whole_ns: ns, guess_ns, stream, needs, sets };
+                self.launch(client, thread, slot, kernel);
+            }
+            (Pass::Launch { .. }, _) => {}
+            (Pass::WaitsAtGate(frame), _) => {
+                own.op = Some(op);
+                if let Some(frame) = frame {
+                    self.say(client, frame);
+                }
+            }
+            (Pass::WaitsForRoom { until }, _) => {
+                own.op = Some(op);
+                if let Some(until) = until {
+                    self.later(until.saturating_sub(self.now), Then::Thread(client, thread));
+                }
+            }
+        }
+    }
+
     fn launch(&mut self, client: ClientId, thread: usize, slot: u8, kernel: Kernel) {
         let now = self.now;
         let Some(process) = self.processes.get_mut(&client) else { return };
         let own = &mut process.threads[thread];
-        own.at_gate = false;
         own.asleep_until = now + LAUNCH_NS;
         let card = process.cards[usize::from(slot)];
         let door = &mut process.doors[usize::from(slot)];

@@ -228,13 +228,15 @@ impl Compute {
         let Stage::Holding { until, owed, beside } = party.stage else { return Verdict::Stays };
         let Some(claim) = party.claims.get(&card) else { return Verdict::Stays };
         let over_limit = claim.may_run().is_err();
-        let capped = claim.capped();
+        let (capped, partner) = (claim.capped(), party.partner);
         self.look_at_capped(now, card);
         let rivals = self.candidates(card);
-        let others: Vec<u64> = self.blockers(card).into_iter().filter(|o| *o != id).collect();
+        let others = self.blockers(card).into_iter();
+        let others: Vec<u64> = others.filter(|o| *o != id && Some(*o) != partner).collect();
         if beside {
             // Whenever somebody else could have the card for itself.
-            let alone = rivals.is_empty() && self.holders(card).iter().all(|holder| *holder == id);
+            let alone = rivals.is_empty()
+                && self.holders(card).iter().all(|h| *h == id || Some(*h) == partner);
             return if alone { Verdict::Stays } else { Verdict::Ends };
         }
         // Several have it only when it has just become contested: the best one stays.

@@ -24,6 +24,7 @@ mod assign;
 mod books;
 mod frames;
 mod gates;
+mod partner;
 mod party;
 mod rank;
 mod rates;

@@ -25,6 +25,8 @@ pub(crate) struct Party {
     /// Failed attempts in a row.
     pub(crate) failures: u32,
     pub(crate) interlocked: bool,
+    /// Who it was found to wait for, or to be waited for by.
+    pub(crate) partner: Option<u64>,
     /// Since when others hold its cards beside it.
     pub(crate) unclosed_since: Option<Nanos>,
     /// Its queues were not bounded when this turn began, and may be deep.

@@ -17,6 +17,11 @@ use super::{
 
 impl State {
     pub(crate) fn begin_turn(&mut self, now: Nanos, id: u64, until: Nanos, owed: bool) {
+        self.begin_one(now, id, until, owed);
+        self.partner_begins(now, id);
+    }
+
+    pub(crate) fn begin_one(&mut self, now: Nanos, id: u64, until: Nanos, owed: bool) {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         party.stage = Stage::Holding { until, owed, beside: false };
         party.held_at = now;
@@ -57,6 +62,11 @@ impl State {
 
     /// Closes the gates and asks for the end of what is in flight.
     pub(crate) fn close_party(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
+        self.close_one(now, id, actions);
+        self.partner_ends(now, id, actions);
+    }
+
+    pub(crate) fn close_one(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         let within_ns = party.drain_ns();
         party.first_attempt = party.first_attempt.or(Some(now));
@@ -132,10 +142,13 @@ impl State {
             party.failures = 0;
             party.interlocked = false;
             party.attempt_at = now;
+            self.note_partner(now, id);
             return self.out(id);
         }
         let undone: Vec<_> = closing.undone.iter().copied().collect();
-        let seats = party.seats();
+        let mut seats = party.seats();
+        let partner = self.partner(id).and_then(|other| self.compute.parties.get(&other));
+        seats.extend(partner.into_iter().flat_map(Party::seats));
         if seats.iter().any(|at| self.seat(*at).is_some_and(|seat| seat.wants)) {
             return self.fail(now, id, actions);
         }
@@ -177,7 +190,13 @@ impl State {
         self.reopen(now, id, actions);
     }
 
-    pub(crate) fn reopen(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
+    fn reopen(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
+        self.reopen_one(now, id, actions);
+        self.partner_goes_on(now, id, actions);
+        self.set_gates(actions);
+    }
+
+    pub(crate) fn reopen_one(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         let pause = BACK_OFF_NS.saturating_mul(1 << party.failures.saturating_sub(1).min(10));
         party.attempt_at = now + pause.min(BACK_OFF_MAX_NS);
