@@ -1,7 +1,7 @@
 /* Allocates and frees by turns in every way, shares some of it and works on it, until it is killed or a
  * line comes. Prints "CHURN" when it has begun. Refusals other than out-of-memory end it, and a call
  * that takes longer than SECONDS.
- *   churn SEED MIB SECONDS      (at most that much at once) */
+ *   churn SEED MIB SECONDS [forever]      (at most that much at once; forever: no line is waited for) */
 #include "case.h"
 #include <poll.h>
 #include <time.h>
@@ -59,14 +59,14 @@ int main(int argc, char **argv) {
     struct slot slots[SLOTS] = {0};
     struct pollfd in = {0, POLLIN, 0};
     case_id = "CHURN";
-    CHECK(argc == 4, "churn SEED MIB SECONDS");
+    CHECK(argc == 4 || argc == 5, "churn SEED MIB SECONDS [forever]");
     unsigned seed = (unsigned)strtoul(argv[1], NULL, 10);
     most = strtoul(argv[2], NULL, 10) * MiB;
     double allowed = atof(argv[3]);
     first_gpu();
     puts("CHURN");
     fflush(stdout);
-    while (poll(&in, 1, 0) == 0) {
+    while (argc == 5 || poll(&in, 1, 0) == 0) {
         struct slot *slot = &slots[rand_r(&seed) % SLOTS];
         if (slot->bytes) {
             MUST(give(slot));

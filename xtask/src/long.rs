@@ -49,6 +49,13 @@ const LONG: &[Long] = &[
         rounds: 20 * MINUTE,
         slices: 20,
     },
+    Long {
+        name: "kills",
+        file: "life",
+        test: "life_03_kills_inside_slow_calls_hold_nobody_up_and_leave_nothing",
+        rounds: MINUTE,
+        slices: 1,
+    },
 ];
 
 /// Rounds of a test that counts in seconds.

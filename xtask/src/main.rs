@@ -68,7 +68,7 @@ enum Task {
     Bench,
     /// Run the full form of a test that takes minutes, and record the result
     Long {
-        /// Which one: race, mixed or soak
+        /// Which one: race, mixed, soak or kills
         name: String,
         /// Begin anew with this seed, instead of going on with a run that was interrupted
         #[arg(long)]
