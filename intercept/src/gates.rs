@@ -132,6 +132,12 @@ pub(crate) fn memory(call: impl FnOnce() -> CUresult) -> CUresult {
         }
         pass::withdraw(slot, before);
     }
+    memory_slow(call)
+}
+
+#[cold]
+#[inline(never)]
+fn memory_slow(call: impl FnOnce() -> CUresult) -> CUresult {
     match enter(None) {
         Ok(entered) => {
             let code = call();
@@ -157,6 +163,12 @@ pub(crate) fn launch(facts: impl FnOnce() -> Facts, call: impl FnOnce() -> CUres
         }
         pass::withdraw(slot, before);
     }
+    launch_slow(facts, call)
+}
+
+#[cold]
+#[inline(never)]
+fn launch_slow(facts: impl FnOnce() -> Facts, call: impl FnOnce() -> CUresult) -> CUresult {
     let facts = facts();
     match enter(Some(&facts)) {
         Ok(entered) => {

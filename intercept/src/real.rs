@@ -170,7 +170,7 @@ macro_rules! typed {
                 #[inline]
                 pub(crate) unsafe fn $symbol($($arg: $ty),*) -> CUresult {
                     // SAFETY: the arguments are the caller's, passed on unchanged.
-                    let call = || unsafe { super::bare::$symbol($($arg),*) };
+                    let call = move || unsafe { super::bare::$symbol($($arg),*) };
                     behind!($gate $capture $lifetime, $stream ($($arg),*), call)
                 }
             )*
@@ -181,7 +181,7 @@ macro_rules! typed {
 /// What a call goes through before and after the driver, by its row's columns.
 macro_rules! behind {
     (Lease $capture:ident $lifetime:ident, $stream:ident $args:tt, $call:ident) => {
-        crate::gates::launch(|| facts!($stream $args), $call)
+        crate::gates::launch(move || facts!($stream $args), $call)
     };
     (Residency Begin $lifetime:ident, $stream:ident $args:tt, $call:ident) => {
         crate::capture::begin(&facts!($stream $args), $call)
