@@ -130,3 +130,16 @@ fn a_library_that_exports_the_drivers_names_for_its_own_ends_is_answered_with_it
     assert_eq!(native.stdout, "CODES 4001 4002 4004\n");
     assert_eq!(finish(&["third", &library]), "CODES 4001 4002 4004\n");
 }
+
+#[test]
+fn a_forked_child_has_none_of_the_pages_that_we_share_with_the_broker() {
+    // The simulated driver's own memory is no page of ours, so natively's count is taken off.
+    let native = halfwarp_tests::finish(&mut Machine::new().natively(guest("inherits")), DEADLINE);
+    let count = |said: &str| -> Vec<i32> {
+        let words = said.trim_start_matches("PAGES ").split_whitespace();
+        words.map(|word| word.parse().expect("a count")).collect()
+    };
+    let (native, ours) = (count(&native.stdout), count(&finish(&["inherits"])));
+    assert_eq!(ours[0] - native[0], 2, "as a tenant {ours:?}, natively {native:?}");
+    assert_eq!(ours[1] - native[1], 0, "as a tenant {ours:?}, natively {native:?}");
+}

@@ -50,9 +50,10 @@ const HOST_ARTEFACTS: &[(&str, &str)] = &[
     ("simcudad", "sim/simcudad"),
     ("libcuda.so", "sim/libcuda.so.1"),
     ("libnvidia_ml.so", "sim/libnvidia-ml.so.1"),
+    ("libcudart.so", "sim/libcudart.so.13"),
 ];
 const HOST_CRATES: &[&str] =
-    &["halfwarp", "halfwarpd", "simcudad", "simcuda-driver", "simcuda-nvml"];
+    &["halfwarp", "halfwarpd", "simcudad", "simcuda-driver", "simcuda-nvml", "simcuda-cudart"];
 
 /// The folder that `HALFWARP_ARTEFACTS` names to tests.
 pub(crate) fn folder() -> PathBuf {
@@ -114,7 +115,8 @@ fn build_host() -> Result<()> {
     Ok(())
 }
 
-/// Each `cuda-samples/NAME/NAME.c`, linked to `libcuda.so.1` by the system's compiler, its PTX beside it.
+/// Each `cuda-samples/NAME/NAME.c`, linked to `libcuda.so.1` or, in runtime-API form, `libcudart.so.13`
+/// by the system's compiler, its PTX beside it.
 fn build_samples() -> Result<()> {
     let sources = root().join("cuda-samples");
     let Ok(entries) = fs::read_dir(&sources) else {
@@ -131,7 +133,11 @@ fn build_samples() -> Result<()> {
             continue;
         }
         let fresh = out.join(format!(".{name}.new"));
-        compile_c(&[source], &fresh, &["-O2", "-Wall", "-Wextra"])?;
+        let mut options = vec!["-O2", "-Wall", "-Wextra", "-ffp-contract=off"];
+        if fs::read_to_string(&source)?.contains("/runtime.h\"") {
+            options.push("-l:libcudart.so.13");
+        }
+        compile_c(&[source], &fresh, &options)?;
         finish(&fresh, &out.join(&name))?;
         for ptx in fs::read_dir(&sample)? {
             let ptx = ptx?.path();
@@ -204,15 +210,15 @@ pub(crate) fn compiler() -> Command {
 /// Compiles C against our own headers and links it to the simulated driver's name, `libcuda.so.1`.
 pub(crate) fn compile_c(sources: &[PathBuf], out: &Path, options: &[&str]) -> Result<()> {
     let mut cc = compiler();
-    cc.args(options)
-        .arg("-I")
+    cc.arg("-I")
         .arg(root().join("shim-cuda-headers/include"))
         .args(sources)
         .arg("-o")
         .arg(out)
         .arg("-L")
         .arg(folder().join("sim"))
-        .args(["-lcuda", "-lm", "-ldl", "-lpthread"]);
+        .args(options)
+        .args(["-Wl,--as-needed", "-lcuda", "-lm", "-ldl", "-lpthread"]);
     run(&mut cc)
 }
 

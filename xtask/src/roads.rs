@@ -29,6 +29,9 @@ struct Library {
     options: Vec<String>,
     /// A second name, beside it.
     link: Option<String>,
+    /// It is a program that goes no road.
+    #[serde(default)]
+    program: bool,
 }
 
 #[derive(Deserialize)]
@@ -51,9 +54,11 @@ pub(crate) fn build() -> Result<()> {
     }
     fs::create_dir_all(&out)?;
     fs::write(out.join("driver_rows.h"), driver_rows())?;
+    fs::write(out.join("driver_kinds.h"), driver_kinds())?;
     for library in &listed.library {
-        let options = ["-shared", "-fPIC", "-O1"].map(str::to_owned);
-        let options: Vec<String> = options.into_iter().chain(library.options.clone()).collect();
+        let shared: &[&str] = if library.program { &[] } else { &["-shared", "-fPIC"] };
+        let options = shared.iter().chain(&["-O1"]).map(|option| (*option).to_owned());
+        let options: Vec<String> = options.chain(library.options.clone()).collect();
         compile(&library.sources, &options, &out.join(&library.name))?;
         if let Some(link) = &library.link {
             let link = out.join(link);
@@ -91,6 +96,20 @@ fn programs(roads: &[Road]) -> Result<BTreeMap<&str, (&str, &[String])>> {
 fn driver_rows() -> String {
     let forwarded = DriverFn::ALL.iter().filter(|f| f.row().asked != "cuGetProcAddress");
     forwarded.map(|f| format!("ROW({})\n", f.row().symbol)).collect()
+}
+
+/// Symbol, class of memory and parameter types of each row: `KINDS(cuInit, Nothing, "c_uint")`. Rows that
+/// take a structure on the stack or a floating-point number are left out: their arguments lie elsewhere.
+fn driver_kinds() -> String {
+    let elsewhere = |ty: &&&str| ty.starts_with("CUipc") || **ty == "f32" || **ty == "f64";
+    let simple = DriverFn::ALL.iter().filter(|f| !f.row().params.iter().any(|ty| elsewhere(&ty)));
+    simple
+        .map(|f| {
+            let row = f.row();
+            let types: Vec<String> = row.params.iter().map(|ty| ty.replace(' ', "")).collect();
+            format!("KINDS({}, \"{:?}\", \"{}\")\n", row.symbol, row.memory, types.join(" "))
+        })
+        .collect()
 }
 
 fn compile(sources: &[String], options: &[String], to: &Path) -> Result<()> {

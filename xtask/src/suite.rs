@@ -15,7 +15,8 @@ use crate::tools::{Purpose, Venv};
 use crate::{artefacts, docs, strangers, supply, symbols, tidy};
 
 /// Crates that plain `cargo clippy` leaves out: they export what a test binary must not.
-const CDYLIBS: &[&str] = &["halfwarp-core", "simcuda-driver", "simcuda-nvml", "halfwarp-benches"];
+const CDYLIBS: &[&str] =
+    &["halfwarp-core", "simcuda-driver", "simcuda-nvml", "simcuda-cudart", "halfwarp-benches"];
 
 pub(crate) fn test(count: &mut Count) -> Result<()> {
     count.check("build", || artefacts::build().map(|_| ()));
