@@ -31,6 +31,9 @@ const ONLY: &[(&str, &[&str])] = &[
     ),
     ("halfwarp-rest", &["serde", "thiserror"]),
     ("simcuda-ptx", &["thiserror"]),
+    // A second opinion shares nothing with the first.
+    ("simcuda-ptx-reference", &[]),
+    ("simcuda-image", &["lz4_flex", "ruzstd", "simcuda-ptx"]),
 ];
 /// Who may know CUDA's table: the library, the simulated driver, and what checks them.
 const KNOW_CUDA: &[&str] = &[
@@ -47,7 +50,7 @@ const KNOW_CUDA: &[&str] = &[
     "xtask",
 ];
 /// Nobody depends on these.
-const ENDS: &[&str] = &["halfwarp-tests", "halfwarp-benches", "xtask"];
+const ENDS: &[&str] = &["simcuda-ptx-reference", "halfwarp-tests", "halfwarp-benches", "xtask"];
 /// What lives in strangers' processes is the same in tests as in production.
 const WITHOUT_FEATURES: &[&str] =
     &["halfwarp-stage1", "halfwarp-core", "halfwarp-books", "halfwarp-gate"];

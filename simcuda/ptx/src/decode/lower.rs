@@ -14,6 +14,12 @@ use crate::types::{Space, Ty};
 
 /// The registers of a vector, in order.
 const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+/// Digits of a register's number: no group is larger than 64 bits can say.
+const MAX_DIGITS: usize = 20;
+/// Registers of one function that are used, constants among them.
+const MAX_REGISTERS: usize = 1 << 16;
+/// Entries of all lists of branch targets of one function.
+const MAX_TARGETS: usize = 1 << 20;
 /// Variables that one declaration may stand for.
 const MAX_NUMBERED: u64 = 4096;
 /// The local memory CUDA allows a thread.
@@ -167,6 +173,12 @@ impl<'m, 'a> Lowering<'m, 'a> {
         // Whoever falls off the end returns.
         self.guard = Guard::Always;
         self.emit(Op::Return);
+        if self.types.len() > MAX_REGISTERS || self.fixups.len() > MAX_TARGETS {
+            return Err(PtxError::new(
+                text.line,
+                format!("function `{}` has too many registers or branches", text.name),
+            ));
+        }
         self.resolve_labels()?;
         self.function.registers = self.types.len() as u32;
         self.function.seeds = self.seeds;
@@ -204,7 +216,12 @@ impl<'m, 'a> Lowering<'m, 'a> {
             Statement::Targets { name, labels } => {
                 self.define(name, Symbol::Targets(labels.clone()))
             }
-            Statement::Instruction(instruction) => self.instruction(instruction),
+            Statement::Instruction(instruction) => {
+                if self.fixups.len() > MAX_TARGETS {
+                    return Err(self.error("there are too many branches"));
+                }
+                self.instruction(instruction)
+            }
         }
     }
 
@@ -300,7 +317,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
         let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
         // `%r1<10>` declares `%r10` to `%r19`: the number may be any tail of the digits.
-        for split in digits..name.len() {
+        for split in digits.max(name.len().saturating_sub(MAX_DIGITS))..name.len() {
             let (prefix, number) = name.split_at(split);
             if number.len() > 1 && number.starts_with('0') {
                 continue;
