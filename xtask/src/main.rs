@@ -10,6 +10,7 @@ mod device;
 mod docs;
 mod long;
 mod outcome;
+mod sim_report;
 mod suite;
 mod supply;
 mod symbols;
@@ -68,6 +69,8 @@ enum Task {
         #[arg(long)]
         seed: Option<u32>,
     },
+    /// Run the model of compute sharing and write its figures to docs/measurements
+    SimReport,
     /// Run the cases on an NVIDIA GPU
     Device {
         /// Only gather what a machine with a GPU needs
@@ -97,6 +100,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Symbols => return counted(symbols::check),
         Task::Bench => return counted(bench::check),
         Task::Long { name, seed } => long::run_named(&name, seed)?,
+        Task::SimReport => sim_report::write()?,
         Task::Device { pack } => return device::check(pack),
     }
     Ok(ExitCode::SUCCESS)
