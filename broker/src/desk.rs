@@ -251,6 +251,11 @@ impl Inner {
                         }
                     }
                     Action::Signal { client, kill } => self.signal(client, kill),
+                    Action::Gate { at, words } => {
+                        if let Some(pages) = self.pages(at.client) {
+                            pages.set_lease(at.slot, words);
+                        }
+                    }
                     Action::ReadPages { number, pages } => {
                         let words = self.read(&pages);
                         events.push_back(Event::Pages { number, words });

@@ -90,7 +90,7 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
         hello_timeout: Duration::from_millis(settings.hello_timeout_ms),
     };
     desk.tell(Kind::BrokerStarted, format!("serving in {}", dir.path().display()));
-    tokio::spawn(keep_time(Arc::clone(&desk)));
+    let keeping_time = tokio::spawn(keep_time(Arc::clone(&desk)));
     tokio::spawn(say_alive(Arc::clone(&desk)));
     tokio::spawn(keep_saving(Arc::clone(&desk)));
     tokio::spawn(look_at_cards(Arc::clone(&about), source));
@@ -104,6 +104,7 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
         _ = terminate.recv() => tracing::info!("told to stop"),
         _ = interrupt.recv() => tracing::info!("interrupted"),
         () = desk.stop.notified() => tracing::info!("nobody left"),
+        ended = keeping_time => tracing::error!(?ended, "the alarm failed"),
         ended = serving_joins => tracing::error!(?ended, "join.sock failed"),
         ended = serving_api => tracing::error!(?ended, "api.sock failed"),
     }
@@ -138,16 +139,21 @@ fn ready(dir: &RunDir) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn keep_time(desk: Arc<Desk>) {
+/// Steps when something is due. Ends only if the alarm fails, which ends the broker.
+pub(crate) async fn keep_time(desk: Arc<Desk>) -> io::Error {
+    let alarm = match clock::Alarm::new() {
+        Ok(alarm) => alarm,
+        Err(error) => return error,
+    };
     loop {
-        let left = desk.next_deadline().saturating_sub(clock::now());
-        if left == 0 {
+        let due = desk.next_deadline();
+        if due <= clock::now() {
             desk.step(Event::Tick);
             tokio::task::yield_now().await;
             continue;
         }
         tokio::select! {
-            () = sleep(Duration::from_nanos(left)) => {}
+            rung = alarm.at(due) => if let Err(error) = rung { return error },
             () = desk.deadline.notified() => {}
         }
     }

@@ -12,11 +12,12 @@ use std::{
 };
 
 use halfwarp_api::shm::{BROKER_PAGE_BYTES, BrokerPage, CLIENT_PAGE_BYTES, ClientPage, PAGE_MAGIC};
-use halfwarp_broker_core::{Nanos, WelcomeGpu, Word};
+use halfwarp_broker_core::{Gate, GateWords, Nanos, WelcomeGpu, Word};
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
     io::Errno,
     mm::{MapFlags, ProtFlags, mmap, munmap},
+    thread::futex,
 };
 
 /// How long the broker calls itself alive at a time, and how often it does.
@@ -88,6 +89,9 @@ impl Pages {
         page.alive_until_ns.store(now + ALIVE_NS, Ordering::Relaxed);
         for (gpu, told) in page.gpus.iter().zip(gpus) {
             gpu.limit_units.store(told.limit_units, Ordering::Relaxed);
+            gpu.lease.store(told.lease.lease, Ordering::Relaxed);
+            gpu.bound_ns.store(told.lease.bound_ns, Ordering::Relaxed);
+            gpu.lease_gate.store(told.lease.gate as u32, Ordering::Relaxed);
         }
         page.magic.store(PAGE_MAGIC, Ordering::Release);
         pages.client.get().magic.store(PAGE_MAGIC, Ordering::Release);
@@ -118,6 +122,22 @@ impl Pages {
         }
     }
 
+    /// The lease of one card. Whoever sees the new gate sees the number and the bound that belong to
+    /// it; whoever waits at a gate that opens is woken.
+    pub(crate) fn set_lease(&self, slot: u8, words: GateWords) {
+        let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) else { return };
+        gpu.bound_ns.store(words.bound_ns, Ordering::Relaxed);
+        gpu.lease.store(words.lease, Ordering::Release);
+        gpu.lease_gate.store(words.gate as u32, Ordering::Release);
+        // Against the process's own fence between its announcement and its look at the gate: its
+        // frames and its answer to `Drain` come after this.
+        fence(Ordering::SeqCst);
+        if words.gate == Gate::Open {
+            // Only an address that is none could fail.
+            let _ = futex::wake(&gpu.lease_gate, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
     /// A ledger word, read once. The client writes it, so it is a hint.
     pub(crate) fn word(&self, slot: u8) -> Option<Word> {
         let line = self.client.get().ledger.get(usize::from(slot))?;
@@ -139,6 +159,23 @@ fn memory(name: &std::ffi::CStr, bytes: usize) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 impl Pages {
+    /// The words of a lease as a client reads them: gate, number, bound.
+    pub(crate) fn read_lease(broker: &OwnedFd, slot: usize) -> [u32; 3] {
+        use halfwarp_api::shm::BrokerGpu;
+        let at = std::mem::offset_of!(BrokerPage, gpus) + size_of::<BrokerGpu>() * slot;
+        let word = |offset: usize| {
+            let mut bytes = [0; 4];
+            let read = rustix::io::pread(broker, &mut bytes, (at + offset) as u64).expect("read");
+            assert_eq!(read, 4);
+            u32::from_le_bytes(bytes)
+        };
+        [
+            word(std::mem::offset_of!(BrokerGpu, lease_gate)),
+            word(std::mem::offset_of!(BrokerGpu, lease)),
+            word(std::mem::offset_of!(BrokerGpu, bound_ns)),
+        ]
+    }
+
     /// Writes a ledger word as a client would.
     pub(crate) fn write_word(client: &OwnedFd, slot: u64, held: u32, allowed: u32) {
         let at = std::mem::offset_of!(ClientPage, ledger) as u64 + 64 * slot;
@@ -164,6 +201,56 @@ mod tests {
         theirs.get().ledger[3].word.store((9 << 32) | 4, Ordering::Relaxed);
         assert_eq!(pages.word(3), Some(Word { held: 4, allowed: 9 }));
         assert_eq!(pages.word(16), None);
+    }
+
+    #[test]
+    fn whoever_sleeps_at_a_gate_wakes_when_it_opens() {
+        let closed = GateWords { gate: Gate::Closed, lease: 1, bound_ns: 4 };
+        let told = WelcomeGpu {
+            uuid: halfwarp_broker_core::Uuid([1; 16]),
+            limit_units: 1,
+            context_units: 1,
+            lease: closed,
+        };
+        let (pages, [broker, _]) = Pages::new(7, 100, &[told]).expect("pages");
+        assert_eq!(Pages::read_lease(&broker, 0), [1, 1, 4]);
+        // Another mapping of the same memory, as another process has it.
+        // SAFETY: no address is asked for, so no existing mapping is replaced.
+        let theirs = unsafe {
+            mmap(
+                ptr::null_mut(),
+                BROKER_PAGE_BYTES,
+                ProtFlags::READ,
+                MapFlags::SHARED,
+                broker.as_fd(),
+                0,
+            )
+        };
+        let theirs = theirs.expect("mapped").cast::<BrokerPage>();
+        // SAFETY: mapped readable for the rest of the test program, and all atomics.
+        let theirs = unsafe { &*theirs };
+        let gate = &theirs.gpus[0].lease_gate;
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                while gate.load(Ordering::Acquire) != 0 {
+                    let limit = rustix::fs::Timespec { tv_sec: 10, tv_nsec: 0 };
+                    match futex::wait(gate, futex::Flags::empty(), 1, Some(&limit)) {
+                        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                (theirs.gpus[0].lease.load(Ordering::Relaxed), clock_now())
+            });
+            let opened = clock_now();
+            pages.set_lease(0, GateWords { gate: Gate::Open, lease: 2, bound_ns: 4 });
+            let (lease, woken) = waiter.join().expect("woken");
+            assert_eq!(lease, 2);
+            assert!(woken - opened < 5_000_000_000, "woken, not timed out");
+        });
+    }
+
+    fn clock_now() -> u64 {
+        crate::clock::now()
     }
 
     #[test]

@@ -32,6 +32,8 @@ struct Kept {
     tenants: Vec<KeptTenant>,
     context_units: BTreeMap<String, u32>,
     modes: BTreeMap<String, Mode>,
+    #[serde(default)]
+    leases_ms: BTreeMap<String, u16>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,6 +43,8 @@ struct KeptTenant {
     name: String,
     uid: u32,
     priority: u16,
+    #[serde(default)]
+    group: Option<String>,
     runner: Option<(u32, u64)>,
     ending: bool,
     started_at: u64,
@@ -141,6 +145,7 @@ impl Kept {
             name: tenant.name.clone(),
             uid: tenant.uid,
             priority: tenant.priority,
+            group: tenant.group.clone(),
             runner: tenant.runner.map(|runner| (runner.pid, runner.started_ticks)),
             ending: tenant.ending,
             started_at: tenant.started_at_s,
@@ -164,17 +169,20 @@ impl Kept {
             tenants: tenants.collect(),
             context_units: saved.contexts.iter().map(|(u, n)| (u.to_string(), *n)).collect(),
             modes: saved.modes.iter().map(|(u, mode)| (u.to_string(), *mode)).collect(),
+            leases_ms: saved.leases_ms.iter().map(|(u, ms)| (u.to_string(), *ms)).collect(),
         }
     }
 
     fn saved(self) -> Option<Saved> {
         let contexts = self.context_units.into_iter().map(|(u, n)| Some((u.parse().ok()?, n)));
         let modes = self.modes.into_iter().map(|(u, mode)| Some((u.parse().ok()?, mode)));
+        let leases = self.leases_ms.into_iter().map(|(u, ms)| Some((u.parse().ok()?, ms)));
         Some(Saved {
             next_tenant: self.next_tenant,
             tenants: self.tenants.into_iter().map(KeptTenant::saved).collect::<Option<_>>()?,
             contexts: contexts.collect::<Option<_>>()?,
             modes: modes.collect::<Option<_>>()?,
+            leases_ms: leases.collect::<Option<_>>()?,
         })
     }
 }
@@ -196,6 +204,7 @@ impl KeptTenant {
             name: self.name,
             uid: self.uid,
             priority: self.priority,
+            group: self.group,
             runner: self.runner.map(|(pid, started_ticks)| Runner { pid, started_ticks }),
             ending: self.ending,
             started_at_s: self.started_at,
@@ -227,6 +236,7 @@ mod tests {
             name: "a \"name\"".to_owned(),
             uid: 6,
             priority: 7,
+            group: Some("job".to_owned()),
             runner: Some(Runner { pid: 8, started_ticks: 9 }),
             ending: true,
             started_at_s: 10,
@@ -239,6 +249,7 @@ mod tests {
             tenants: vec![tenant],
             contexts: [(uuid, 11)].into(),
             modes: [(uuid, Mode::Fair)].into(),
+            leases_ms: [(uuid, 50)].into(),
         }
     }
 

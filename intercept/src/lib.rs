@@ -4,7 +4,7 @@
 //! A call comes from stage one's slot either to a function in [`hooks`] or straight to the driver.
 //! The files, in the order one wants to read them: `open` (stage one's question answered), `real`
 //! (the driver beneath), `life` (what a fork leaves of us), `attach` (joining the broker), `process`
-//! (what we know once joined), `line` (the connection), `mail` (questions to the broker), `hooks` (the rows we answer), `sys` (every libc call), `say` (the one line we may write).
+//! (what we know once joined), `line` (the connection), `mail` (questions to the broker), `look` (one without having joined), `hooks` (the rows we answer), `sys` (every libc call), `say` (the one line we may write).
 //!
 //! We are a guest: no exit, no panic across the boundary, no lock held while the driver is called or
 //! at a fork, errno and signal state left as they were.
@@ -14,6 +14,7 @@ mod attach;
 mod hooks;
 mod life;
 mod line;
+mod look;
 mod mail;
 mod open;
 mod pages;

@@ -148,12 +148,15 @@ extern "C" fn refused_for_want_of_a_driver(_flags: c_uint) -> CUresult {
 
 fn nvml_slots() -> Slots {
     match search::open_real("libnvidia-ml.so.1", c"nvmlInit_v2") {
-        Some(handle) => Slots {
-            rows: real::resolve_nvml(handle),
-            absent: real::nvml_absent as *const () as usize,
-            real: handle,
-            transparent: true,
-        },
+        Some(handle) => {
+            let (rows, limited) = (real::resolve_nvml(handle), identity().is_some());
+            Slots {
+                rows: if limited { hooks::nvml::replace(rows) } else { rows },
+                absent: real::nvml_absent as *const () as usize,
+                real: handle,
+                transparent: !limited,
+            }
+        }
         None => {
             let address = real::no_nvml as *const () as usize;
             Slots {

@@ -403,6 +403,8 @@ impl Process {
                 }
                 Answer::Overhead(units)
             }),
+            // Only a look has these.
+            ToClient::Slice { .. } | ToClient::Member { .. } | ToClient::Seen => {}
             ToClient::Taken { seq, .. } => self.mail.deliver(seq, |_| Answer::Taken),
             ToClient::Drain { .. } => {}
             // Only a greeting has these.

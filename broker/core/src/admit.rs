@@ -53,6 +53,7 @@ reasons! {
     ModeDiffers "mode-differs",
     Priority "priority",
     Name "name",
+    Group "group",
     Lease "lease",
     NoSwap "no-swap",
     RunnerGone "runner-gone",
@@ -88,6 +89,13 @@ impl Rejection {
 }
 
 impl State {
+    /// Whether a card that was asked for would have to be less full. [`crate::Event::CallBack`] may
+    /// make it so.
+    #[must_use]
+    pub fn lacks_room_for(&self, ask: &NewTenant) -> bool {
+        self.entitle(ask).is_err_and(|rejection| rejection.reason == Reason::CardFull)
+    }
+
     pub(crate) fn admit(
         &mut self,
         ask: &NewTenant,
@@ -110,6 +118,7 @@ impl State {
         let id = self.next_tenant;
         self.next_tenant += 1;
         (tenant.id, tenant.token, tenant.uid) = (id, token, uid);
+        tenant.party = self.party_of(uid, tenant.group.as_deref()).unwrap_or(id);
         (tenant.runner, tenant.started_at_s) = (runner, at_s);
         let gpus: Vec<_> = tenant.gpus.iter().map(|gpu| gpu.uuid).collect();
         for gpu in &tenant.gpus {
@@ -127,6 +136,7 @@ impl State {
         actions.push(Action::Admitted(Admitted { id, token, gpus }));
         actions.push(Action::Save);
         self.tenants.insert(id, tenant);
+        self.compute.stale = true;
         self.note_tenants(0);
     }
 
@@ -162,7 +172,8 @@ impl State {
 
     /// The entitlement that was asked for, if it can be given.
     fn entitle(&self, ask: &NewTenant) -> Result<Tenant, Rejection> {
-        let name = readable_name(ask)?;
+        let name = readable(ask.name.as_deref(), Reason::Name)?.unwrap_or("unnamed").to_owned();
+        let group = readable(ask.group.as_deref(), Reason::Group)?.map(str::to_owned);
         let priority = ask.priority.unwrap_or(PRIORITY_NORMAL);
         if !PRIORITY.contains(&priority) {
             let message = format!("priority {priority} is not within 1 to 1000");
@@ -201,6 +212,8 @@ impl State {
             token: Token::default(),
             name,
             uid: 0,
+            group,
+            party: 0,
             priority,
             runner: None,
             runner_gone: false,
@@ -211,6 +224,13 @@ impl State {
             lending: Lending { may_end, ..Lending::default() },
             absent: BTreeSet::new(),
         })
+    }
+
+    /// Who a tenant of this group takes turns with.
+    pub(crate) fn party_of(&self, uid: u32, group: Option<&str>) -> Option<u64> {
+        let group = group?;
+        let same = |t: &&Tenant| t.uid == uid && t.group.as_deref() == Some(group);
+        self.tenants.values().find(same).map(|t| t.party)
     }
 
     fn choices(&self) -> Vec<Choice> {
@@ -329,16 +349,18 @@ fn share_of(compute: Option<ShareWish>, memory: Option<&MemoryWish>) -> ShareWis
     }
 }
 
-fn readable_name(ask: &NewTenant) -> Result<String, Rejection> {
-    let Some(name) = &ask.name else { return Ok("unnamed".to_owned()) };
+/// A name of a tenant or of a group, if it can be printed.
+fn readable(name: Option<&str>, reason: Reason) -> Result<Option<&str>, Rejection> {
+    let Some(name) = name else { return Ok(None) };
     let printable = name.chars().all(|c| !c.is_control() && !is_format(c));
     if name.is_empty() || name.chars().count() > NAME_MAX || !printable {
         let shown: String = name.chars().take(NAME_MAX).collect();
-        let message = format!("{:?} is no name for a tenant", shown);
-        let help = "use 1 to 63 printable characters (--name)";
-        return Err(Rejection::new(Reason::Name, message, help));
+        let what = if reason == Reason::Group { "group" } else { "tenant" };
+        let message = format!("{shown:?} is no name for a {what}");
+        let help = format!("use 1 to 63 printable characters (--{})", reason.as_str());
+        return Err(Rejection::new(reason, message, help));
     }
-    Ok(name.clone())
+    Ok(Some(name))
 }
 
 /// Characters that show nothing themselves and change what stands around them.

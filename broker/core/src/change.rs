@@ -30,6 +30,7 @@ impl State {
         };
         match changed {
             Ok(told) => {
+                self.compute.stale = true;
                 actions.extend([Action::Tell(told), Action::Changed, Action::Save]);
             }
             Err(rejection) => actions.push(Action::Rejected(rejection)),

@@ -10,6 +10,10 @@ use crate::{
 
 impl State {
     pub(crate) fn died(&mut self, now: Nanos, client: ClientId, actions: &mut Vec<Action>) {
+        for at in self.pages_of_client(client) {
+            self.drains_no_more(now, at, actions);
+        }
+        self.compute.stale = true;
         let Some(process) = self.processes.remove(&client) else { return };
         let id = process.tenant;
         self.drop_grows_of(client);
@@ -66,6 +70,7 @@ impl State {
         let ids: Vec<_> = self.tenants.values().filter(|t| done(t)).map(|t| t.id).collect();
         for id in ids {
             let Some(tenant) = self.tenants.remove(&id) else { continue };
+            self.compute.stale = true;
             let told = Happening::new(Kind::TenantEnded, format!("{} ended", tenant.name));
             actions.push(Action::Tell(told.tenant(id)));
             actions.push(Action::Save);

@@ -8,7 +8,7 @@ use halfwarp_api::{
 };
 use halfwarp_rest::NewTenant;
 
-use crate::{Nanos, admit::Rejection, card::Uuid, change::Change};
+use crate::{Nanos, admit::Rejection, card::Uuid, change::Change, compute::GateWords};
 
 /// A connection to `join.sock`, numbered by the daemon, never twice the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -79,6 +79,8 @@ pub enum Event {
         runner: Option<Runner>,
         at_s: u64,
     },
+    /// What tenants were allowed above their requests and do not use is to come back.
+    CallBack,
     /// A tenant is to go. Answer: [`Action::Ended`] or [`Action::Rejected`].
     End {
         tenant: u64,
@@ -132,6 +134,7 @@ pub struct WelcomeGpu {
     pub uuid: Uuid,
     pub limit_units: u32,
     pub context_units: u32,
+    pub lease: GateWords,
 }
 
 /// A tenant that was admitted.
@@ -192,6 +195,11 @@ pub enum Action {
         client: ClientId,
         kill: bool,
     },
+    /// Write these words into a page, the number before the gate, and wake whoever waits if it opens.
+    Gate {
+        at: PageRef,
+        words: GateWords,
+    },
     /// Read these words now. Answer: [`Event::Pages`] before any other event.
     ReadPages {
         number: u64,
@@ -245,6 +253,8 @@ kinds! {
     Joined "joined",
     JoinRefused "join-refused",
     ProcessEnded "process-ended",
+    Interlocked "interlocked",
+    Stalled "stalled",
     OutOfMemory "out-of-memory",
     Reclaimed "reclaimed",
     GuaranteeBroken "guarantee-broken",

@@ -44,12 +44,6 @@ impl State {
         tenant.processes.insert(client);
         let told = Happening::new(Kind::Joined, format!("{} joined {}", peer.command, tenant.name));
         actions.push(Action::Tell(told.tenant(id).pid(peer.pid)));
-        let gpus_told = tenant.gpus.iter().map(|gpu| WelcomeGpu {
-            uuid: gpu.uuid,
-            limit_units: gpu.limit_units,
-            context_units: self.cards.get(&gpu.uuid).map_or(0, |c| c.context_estimate_units()),
-        });
-        actions.push(Action::Welcome { client, tenant: id, gpus: gpus_told.collect() });
         let process = Process {
             tenant: id,
             peer,
@@ -61,10 +55,29 @@ impl State {
             notes_since: 0,
         };
         self.processes.insert(client, process);
+        let gpus = self.welcome_gpus(id, client, actions);
+        actions.push(Action::Welcome { client, tenant: id, gpus });
         self.count_join();
         self.tell_headcount(id, actions);
         self.tell_exhausted(id, actions);
         actions.push(Action::Save);
+    }
+
+    fn welcome_gpus(
+        &mut self,
+        id: u64,
+        client: ClientId,
+        actions: &mut Vec<Action>,
+    ) -> Vec<WelcomeGpu> {
+        let leases = self.first_words(client, actions);
+        let gpus = self.tenants.get(&id).map(|tenant| &tenant.gpus);
+        let told = gpus.into_iter().flatten().zip(leases).map(|(gpu, lease)| WelcomeGpu {
+            uuid: gpu.uuid,
+            limit_units: gpu.limit_units,
+            context_units: self.cards.get(&gpu.uuid).map_or(0, |c| c.context_estimate_units()),
+            lease,
+        });
+        told.collect()
     }
 
     fn may_join(&self, peer: &Peer, version: Version, token: Token) -> Result<u64, Refusal> {
@@ -122,6 +135,9 @@ impl State {
         }
         let tenant = process.tenant;
         self.drop_grows_of(client);
+        for at in self.pages_of_client(client) {
+            self.drains_no_more(now, at, actions);
+        }
         self.serve_tenant(now, tenant, actions);
     }
 

@@ -9,12 +9,14 @@
 mod admit;
 mod card;
 mod change;
+mod compute;
 mod context;
 mod death;
 mod event;
 mod exhausted;
 mod join;
 mod ledger;
+mod look;
 mod recall;
 mod reclaim;
 mod resize;
@@ -29,10 +31,15 @@ mod view;
 pub use admit::{Reason, Rejection};
 pub use card::{CardFacts, Uuid, UuidError};
 pub use change::Change;
+pub use compute::{
+    BACK_OFF_MAX_NS, BACK_OFF_NS, BOUND_HIGHEST_NS, BOUND_NS, DRAIN_NS, FAILURES_MAX, Gate,
+    GateWords, LeaseCounters, PATIENCE_NS, SILENCE_NS, WAIT_BOUNDS_NS,
+};
 pub use event::{
     Action, Admitted, CardSample, ClientId, Event, Happening, Kind, PageRef, PageWord, Peer,
     Runner, Sample, WelcomeGpu, Word,
 };
+pub use look::Slice;
 pub use saved::{Saved, SavedGpu, SavedTenant};
 pub use state::{Config, Counters, State};
 

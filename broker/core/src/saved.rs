@@ -23,6 +23,7 @@ pub struct Saved {
     /// Measured cost of a context, in units.
     pub contexts: BTreeMap<Uuid, u32>,
     pub modes: BTreeMap<Uuid, Mode>,
+    pub leases_ms: BTreeMap<Uuid, u16>,
 }
 
 /// A tenant, without what its processes hold.
@@ -33,6 +34,7 @@ pub struct SavedTenant {
     pub name: String,
     pub uid: u32,
     pub priority: u16,
+    pub group: Option<String>,
     pub runner: Option<Runner>,
     pub ending: bool,
     pub started_at_s: u64,
@@ -63,6 +65,7 @@ impl State {
             name: tenant.name.clone(),
             uid: tenant.uid,
             priority: tenant.priority,
+            group: tenant.group.clone(),
             runner: tenant.runner,
             ending: tenant.ending,
             started_at_s: tenant.started_at_s,
@@ -76,6 +79,7 @@ impl State {
             tenants: tenants.collect(),
             contexts: self.cards.values().filter_map(measured).collect(),
             modes: self.cards.iter().map(|(uuid, card)| (*uuid, card.mode)).collect(),
+            leases_ms: self.cards.iter().map(|(uuid, card)| (*uuid, card.lease_ms)).collect(),
         }
     }
 
@@ -88,6 +92,7 @@ impl State {
         for (uuid, card) in &mut self.cards {
             card.context_units = saved.contexts.get(uuid).copied();
             card.mode = saved.modes.get(uuid).copied().unwrap_or_default();
+            card.lease_ms = saved.leases_ms.get(uuid).copied().unwrap_or(card.lease_ms);
         }
         let mut left_out = Vec::new();
         for kept in saved.tenants {
@@ -121,6 +126,8 @@ impl State {
             name: kept.name,
             uid: kept.uid,
             priority: kept.priority,
+            party: self.party_of(kept.uid, kept.group.as_deref()).unwrap_or(kept.id),
+            group: kept.group,
             runner: kept.runner,
             runner_gone: false,
             ending: kept.ending,
@@ -131,6 +138,7 @@ impl State {
             absent,
         };
         self.tenants.insert(kept.id, tenant);
+        self.compute.stale = true;
         self.note_tenants(now);
         true
     }

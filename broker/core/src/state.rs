@@ -9,6 +9,7 @@ use halfwarp_rest::OnReclaim;
 use crate::{
     FIRST_TENANT_NS, LINGER_NS, Nanos, SAMPLE_NS, SETTLING_SAMPLE_NS,
     card::{Card, CardFacts, Uuid},
+    compute::Compute,
     event::{Action, ClientId, Event, Happening, Kind, PageRef},
     recall::Why,
     tenant::{Process, Stage, Tenant},
@@ -72,6 +73,7 @@ pub struct State {
     pub(crate) empty_since: Option<Nanos>,
     had_tenant: bool,
     stopped: bool,
+    pub(crate) compute: Compute,
     counters: Counters,
 }
 
@@ -94,16 +96,19 @@ impl State {
             empty_since: Some(now),
             had_tenant: false,
             stopped: false,
+            compute: Compute::default(),
             counters: Counters::default(),
         }
     }
 
     /// Takes one event and says what follows from it.
     pub fn step(&mut self, now: Nanos, event: Event, actions: &mut Vec<Action>) {
+        self.compute_before(now);
         match event {
             Event::Admit { ask, token, uid, runner, at_s } => {
                 self.admit(&ask, token, uid, runner, at_s, actions);
             }
+            Event::CallBack => self.call_loans_back(now, actions),
             Event::End { tenant } => self.end(now, tenant, actions),
             Event::Change(change) => self.change(now, &change, actions),
             Event::RunnerGone { tenant } => self.runner_gone(now, tenant, actions),
@@ -119,13 +124,14 @@ impl State {
             Event::Tick => {}
         }
         self.run_timers(now, actions);
+        self.compute_after(now, actions);
         self.check();
     }
 
     fn frame(&mut self, now: Nanos, client: ClientId, frame: ToBroker, actions: &mut Vec<Action>) {
         let Some(process) = self.processes.get(&client) else { return };
         match frame {
-            ToBroker::Hello { .. } => {
+            ToBroker::Hello { .. } | ToBroker::Look { .. } => {
                 let pid = process.peer.pid;
                 self.hostile(client, pid, "a second hello".to_owned(), actions);
                 actions.push(Action::Close { client });
@@ -150,7 +156,14 @@ impl State {
             ToBroker::Note { kind, gpu, a, b } => {
                 self.noted(now, PageRef { client, slot: gpu }, kind, (a, b), actions);
             }
-            ToBroker::Want { .. } | ToBroker::Drained { .. } | ToBroker::Idle { .. } => {}
+            ToBroker::Want { gpu, .. } => {
+                self.wants(now, PageRef { client, slot: gpu }, actions);
+            }
+            ToBroker::Drained { seq, gpu, done, waiting } => {
+                let at = PageRef { client, slot: gpu };
+                self.drained(now, at, seq, done, waiting, actions);
+            }
+            ToBroker::Idle { gpu, lease } => self.is_idle(PageRef { client, slot: gpu }, lease),
         }
     }
 
@@ -219,8 +232,8 @@ impl State {
         let contexts = self.processes.values().flat_map(|p| &p.gpus);
         let contexts = contexts.filter_map(|gpu| Some(gpu.measuring?.until));
         let kills = self.tenants.values().filter_map(|t| t.lending.kill_at);
-        let first = recalls.chain(contexts).chain(kills);
-        let first = first.chain(self.home_until).chain(self.stop_at()).min();
+        let others = self.home_until.into_iter().chain(self.stop_at()).chain(self.compute_due());
+        let first = recalls.chain(contexts).chain(kills).chain(others).min();
         first.map_or(self.next_sample, |at| at.min(self.next_sample))
     }
 

@@ -8,6 +8,7 @@ use halfwarp_api::wire::{Denial, Token};
 use crate::{
     Nanos,
     card::Uuid,
+    compute::Seat,
     event::{ClientId, PageRef, Peer, Runner, Word},
     reclaim::Lending,
 };
@@ -18,6 +19,10 @@ pub(crate) struct Tenant {
     pub(crate) token: Token,
     pub(crate) name: String,
     pub(crate) uid: u32,
+    /// Tenants of one user with the same group take turns together.
+    pub(crate) group: Option<String>,
+    /// Who gets leases together, numbered by the first tenant of it.
+    pub(crate) party: u64,
     pub(crate) priority: u16,
     pub(crate) runner: Option<Runner>,
     pub(crate) runner_gone: bool,
@@ -112,6 +117,8 @@ pub(crate) struct ProcessGpu {
     /// What its context is charged with.
     pub(crate) context_units: u32,
     pub(crate) measuring: Option<Measuring>,
+    /// Its place at the lease gate.
+    pub(crate) seat: Seat,
 }
 
 /// A `Recall` without its `Return`.

@@ -6,7 +6,7 @@ use halfwarp_rest as rest;
 use halfwarp_rest::{Bytes, Percent};
 
 use crate::{
-    card::Card,
+    card::{Card, Uuid},
     event::{ClientId, PageRef},
     state::State,
     tenant::Tenant,
@@ -71,6 +71,18 @@ impl State {
         }
     }
 
+    fn shown_turns(&self, tenant: &Tenant, card: Uuid) -> rest::Compute {
+        let turns = self.turns(tenant, card);
+        rest::Compute {
+            lease: turns.state.to_owned(),
+            share_received: turns.received,
+            share_entitled: turns.entitled,
+            granted_seconds: turns.granted_seconds,
+            entitled_seconds: turns.entitled_seconds,
+            interlocked: turns.interlocked,
+        }
+    }
+
     fn shown(&self, tenant: &Tenant) -> rest::Tenant {
         let joined = || tenant.processes.iter().filter_map(|c| self.processes.get(c));
         let state = match (tenant.ending, tenant.processes.is_empty()) {
@@ -79,6 +91,7 @@ impl State {
             (false, false) => "running",
         };
         let gpus = tenant.gpus.iter().enumerate().map(|(slot, gpu)| rest::TenantGpu {
+            compute: self.shown_turns(tenant, gpu.uuid),
             index: self.cards.get(&gpu.uuid).map_or(0, |card| card.facts.index),
             uuid: gpu.uuid.to_string(),
             request_bytes: Bytes(bytes(gpu.request_units)),
@@ -99,6 +112,8 @@ impl State {
             uid: tenant.uid,
             state: state.to_owned(),
             priority: tenant.priority,
+            group: tenant.group.clone(),
+            stalled: self.is_stalled(tenant),
             share: Percent(first.map_or(0, |gpu| gpu.share_percent)),
             share_limit: Percent(first.map_or(100, |gpu| gpu.share_limit_percent)),
             swap: false,

@@ -69,17 +69,21 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "M|M..M|P%", value_delimiter = ',')]
     pub(crate) memory: Vec<MemoryWish>,
 
-    /// Compute time: P% guaranteed, or P%..P% (guaranteed..most); kept and shown, not in effect yet
+    /// Compute time: P% guaranteed, or P%..P% (guaranteed..most)
     #[arg(long, value_name = "P%|P%..P%")]
     pub(crate) compute: Option<ShareWish>,
 
-    /// How compute time is shared on the card: timesharing, fair or strict; not in effect yet
+    /// How compute time is shared on the card: timesharing, fair or strict
     #[arg(long, value_parser = mode)]
     pub(crate) mode: Option<Mode>,
 
-    /// Who goes first: high, normal, low, or a number from 1 to 1000; not in effect yet
+    /// Who goes first: high, normal, low, or a number from 1 to 1000
     #[arg(long, value_name = "CLASS", value_parser = priority)]
     pub(crate) priority: Option<u16>,
+
+    /// Take turns together with your other tenants of this group, for programs that wait for each other
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
 
     /// Cards: INDEX, UUID (or a unique beginning of one), any, or any:N
     #[arg(long = "gpu", value_name = "GPU", value_delimiter = ',')]

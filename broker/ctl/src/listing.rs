@@ -165,6 +165,8 @@ mod tests {
             uid: 1000,
             state: "running".to_owned(),
             priority: 500,
+            group: None,
+            stalled: false,
             share: Percent(25),
             share_limit: Percent(60),
             swap: false,
@@ -179,6 +181,7 @@ mod tests {
                 held_bytes: Bytes((1 << 20) + 512),
                 context_bytes: Bytes(1 << 20),
                 refused: 3,
+                compute: halfwarp_rest::Compute::default(),
             }],
         }
     }

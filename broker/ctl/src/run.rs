@@ -84,6 +84,7 @@ fn wish(asked: &RunArgs) -> NewTenant {
         compute: asked.compute,
         mode: asked.mode,
         priority: asked.priority,
+        group: asked.group.clone(),
         swap: asked.swap,
         on_reclaim: asked.on_reclaim,
         runner_pid: Some(std::process::id()),

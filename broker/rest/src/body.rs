@@ -57,6 +57,7 @@ pub struct Gpu {
     pub name: String,
     pub mode: Mode,
     /// Length of a turn in `fair` and `strict`.
+    #[serde(default)]
     pub lease_ms: u16,
     /// Physical size.
     pub memory_total_bytes: Bytes,
@@ -88,6 +89,24 @@ pub struct TenantGpu {
     pub context_bytes: Bytes,
     /// Allocations refused since it began.
     pub refused: u64,
+    #[serde(default)]
+    pub compute: Compute,
+}
+
+/// A tenant's turns on a card; those of its group if it has one.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
+pub struct Compute {
+    /// `free` (no turns are taken here now), `holds` (the lease), `closing`, `waits`, `idle`, or
+    /// `beside` (could not be stopped, so others run beside it).
+    pub lease: String,
+    /// Parts of the card over the last ten seconds, 0 to 1; none where no turns are taken.
+    pub share_received: Option<f64>,
+    pub share_entitled: Option<f64>,
+    /// Since it began, while turns were taken.
+    pub granted_seconds: f64,
+    pub entitled_seconds: f64,
+    /// Its work waits for its own launches: its turns end only when it has none.
+    pub interlocked: bool,
 }
 
 /// A tenant.
@@ -99,6 +118,12 @@ pub struct Tenant {
     /// `waiting` (no process has joined), `running`, `ended` (about to go).
     pub state: String,
     pub priority: u16,
+    /// Tenants of one user with the same group get and lose the lease together.
+    #[serde(default)]
+    pub group: Option<String>,
+    /// A process of it did not answer when its turn ended, and has said nothing since.
+    #[serde(default)]
+    pub stalled: bool,
     pub share: Percent,
     pub share_limit: Percent,
     pub swap: bool,
@@ -145,6 +170,8 @@ pub struct NewTenant {
     pub mode: Option<Mode>,
     /// 1 to 1000; `high`, `normal`, `low` are 1000, 500, 100.
     pub priority: Option<u16>,
+    /// Tenants of one user with the same group get and lose the lease together.
+    pub group: Option<String>,
     #[serde(default)]
     pub swap: bool,
     /// Default: the broker's.
@@ -194,7 +221,7 @@ pub struct Event {
     pub at: f64,
     /// A closed set, kebab-case: `broker-started`, `tenant-admitted`, `tenant-refused`,
     /// `tenant-ended`, `tenant-changed`, `gpu-changed`, `joined`, `join-refused`, `process-ended`, `out-of-memory`,
-    /// `context-measured`, `unknown-function`, `settled`, `unattributed`, `protocol-error`.
+    /// `interlocked`, `stalled`, `context-measured`, `unknown-function`, `settled`, `unattributed`, `protocol-error`.
     pub kind: String,
     pub tenant: Option<u64>,
     pub pid: Option<u32>,

@@ -79,7 +79,10 @@ async fn every_refusal_says_what_was_found_and_what_to_do() {
         ("GET", "/api/v1/gpus/", "", 404, "no-such-path"),
         ("DELETE", "/api/v1/gpus", "", 405, "no-such-method"),
         ("POST", "/metrics", "", 405, "no-such-method"),
-        ("PATCH", "/api/v1/tenants/1", "{}", 405, "no-such-method"),
+        ("PUT", "/api/v1/tenants/1", "{}", 405, "no-such-method"),
+        ("PATCH", "/api/v1/tenants/1", "{}", 404, "unknown-tenant"),
+        ("PATCH", "/api/v1/tenants/1", r#"{"compute":"61"}"#, 400, "malformed"),
+        ("PATCH", "/api/v1/gpus/0", "{}", 422, "no-such-gpu"),
     ] {
         let (got, answer) = call(&broker, method, path, body).await;
         assert_eq!(got, status, "{path} {body}: {answer}");
@@ -89,6 +92,49 @@ async fn every_refusal_says_what_was_found_and_what_to_do() {
     }
     let (status, answer) = call(&broker, "POST", "/api/v1/tenants", &" ".repeat(1 << 17)).await;
     assert_eq!((status, read::<Problem>(&answer).reason.as_str()), (413, "too-large"));
+}
+
+#[tokio::test]
+async fn a_tenant_and_a_card_are_changed_all_or_nothing() {
+    let root = tempfile::tempdir().expect("a directory");
+    let broker = Broker::start(root.path());
+    for compute in ["40%", "50%"] {
+        let ask = format!(r#"{{"compute":"{compute}","memory":["1GiB"]}}"#);
+        assert_eq!(call(&broker, "POST", "/api/v1/tenants", &ask).await.0, 201);
+    }
+    let change = async |path: &str, body: &str| {
+        let (status, body) = call(&broker, "PATCH", path, body).await;
+        (status, body)
+    };
+    let (status, body) =
+        change("/api/v1/tenants/1", r#"{"compute":"45%..60%","priority":100}"#).await;
+    assert_eq!(status, 200, "{body}");
+    let tenant: Tenant = read(&body);
+    assert_eq!((tenant.share.0, tenant.share_limit.0, tenant.priority), (45, 60, 100));
+    for (path, body, status, reason) in [
+        ("/api/v1/tenants/1", r#"{"compute":"51%","priority":7}"#, 409, "shares-full"),
+        ("/api/v1/tenants/1", r#"{"compute":"10%","priority":0}"#, 422, "priority"),
+        ("/api/v1/tenants/1", r#"{"compute":"10%","memory":["16GiB"]}"#, 409, "card-full"),
+    ] {
+        let (got, answer) = change(path, body).await;
+        assert_eq!((got, read::<Problem>(&answer).reason.as_str()), (status, reason), "{answer}");
+    }
+    let (_, body) = call(&broker, "GET", "/api/v1/tenants/1", "").await;
+    assert_eq!(read::<Tenant>(&body).share.0, 45, "a refused change changes nothing");
+
+    let gpu = format!("/api/v1/gpus/{}", super::uuid());
+    let (status, body) = change(&gpu, r#"{"mode":"strict","lease_ms":50}"#).await;
+    assert_eq!(status, 200, "{body}");
+    let shown: Gpu = read(&body);
+    assert_eq!((shown.mode, shown.lease_ms), (halfwarp_rest::Mode::Strict, 50));
+    for (body, reason) in [
+        (r#"{"mode":"fair","lease_ms":19}"#, "lease"),
+        (r#"{"mode":"fair","lease_ms":1001}"#, "lease"),
+    ] {
+        assert_eq!(read::<Problem>(&change(&gpu, body).await.1).reason, reason);
+    }
+    assert_eq!(change("/api/v1/tenants/2", r#"{"compute":"0%"}"#).await.0, 422, "strict");
+    assert!(broker.kinds().contains(&"gpu-changed".to_owned()));
 }
 
 #[tokio::test]

@@ -31,6 +31,7 @@ use crate::{
 
 mod hostile;
 mod http;
+mod leases;
 mod road;
 
 pub(super) const MIB: u32 = (1 << 20) / 512;
@@ -104,7 +105,10 @@ impl Broker {
         let served = Arc::clone(&desk);
         let tasks = vec![
             tokio::spawn(async move { join::serve(served, joins, limits).await.expect("joins") }),
-            tokio::spawn(serve::keep_time(Arc::clone(&desk))),
+            tokio::spawn({
+                let desk = Arc::clone(&desk);
+                async move { drop(serve::keep_time(desk).await) }
+            }),
             tokio::spawn(serve::keep_saving(Arc::clone(&desk))),
             tokio::spawn(serve::look_at_cards(Arc::clone(&about), MadeUp(Arc::clone(&shown)))),
             tokio::spawn(async move { api::serve(about, commands, visits).await.expect("serves") }),

@@ -8,5 +8,6 @@
 
 pub mod array;
 mod atomic;
+pub mod image;
 pub mod ledger;
 pub mod stage;

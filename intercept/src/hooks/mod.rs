@@ -11,6 +11,8 @@ mod context;
 mod info;
 mod linear;
 mod lookup;
+mod module;
+pub(crate) mod nvml;
 mod pool;
 mod start;
 mod sync;
@@ -86,6 +88,9 @@ macro_rules! by_memory {
     };
     (Array $symbol:ident) => {
         array::$symbol
+    };
+    (Module $symbol:ident) => {
+        module::$symbol
     };
     (Pool $symbol:ident) => {
         pool::$symbol

@@ -71,7 +71,11 @@ fn a_broker_of_another_major_version_is_refused_with_both_named() {
     for protocol in ["2.0", "0.9", "1", "one.two", ""] {
         let scene = Scene::new();
         let seen = serve(&scene.path("run"), move |_| ("200 OK", node(protocol)));
-        let said = ["halfwarpd 9.9.9 (pid 77)", &format!("protocol {protocol}"), "speaks 1.0"];
+        let said = [
+            "halfwarpd 9.9.9 (pid 77)",
+            &format!("protocol {protocol}"),
+            &format!("speaks {}", halfwarp_api::version::CURRENT),
+        ];
         fails_saying(&scene.output(&RUN), &said);
         let seen = seen.lock().expect("not poisoned");
         assert!(seen.iter().all(|(what, _)| what == "GET /api/v1/node"), "asked on: {seen:?}");

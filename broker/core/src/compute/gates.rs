@@ -1,0 +1,143 @@
+//! What each process's lease gate is to be, and the words that say so.
+
+use halfwarp_api::shm;
+
+use crate::{
+    event::{Action, ClientId, PageRef},
+    state::State,
+};
+
+use super::{BOUND_HIGHEST_NS, BOUND_NS, party::Stage};
+
+/// A lease gate. The numbers are the page's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u32)]
+pub enum Gate {
+    #[default]
+    Open = shm::GATE_OPEN,
+    Closed = shm::GATE_CLOSED,
+    Armed = shm::GATE_ARMED,
+}
+
+/// The three words about the lease in a process's page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GateWords {
+    pub gate: Gate,
+    pub lease: u32,
+    pub bound_ns: u32,
+}
+
+/// A process's place at the gate of one card.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seat {
+    pub(crate) words: GateWords,
+    /// Said `Want` at the closed gate.
+    pub(crate) wants: bool,
+    /// Said `Idle` in this turn, or has not asked yet.
+    pub(crate) idle: bool,
+    /// `seq` of the `Drain` it has not answered.
+    pub(crate) drain: Option<u32>,
+    /// Did not answer one in time, and has said nothing since.
+    pub(crate) silent: bool,
+}
+
+impl Seat {
+    pub(crate) fn is_open(&self) -> bool {
+        self.words.gate == Gate::Open
+    }
+}
+
+impl State {
+    pub(crate) fn seat(&self, at: PageRef) -> Option<&Seat> {
+        let process = self.processes.get(&at.client)?;
+        process.gpus.get(usize::from(at.slot)).map(|gpu| &gpu.seat)
+    }
+
+    pub(crate) fn seat_mut(&mut self, at: PageRef) -> Option<&mut Seat> {
+        let process = self.processes.get_mut(&at.client)?;
+        process.gpus.get_mut(usize::from(at.slot)).map(|gpu| &mut gpu.seat)
+    }
+
+    /// The party and card of a page, as the tenant has it.
+    pub(crate) fn party_at(&self, at: PageRef) -> Option<(u64, crate::Uuid)> {
+        let process = self.processes.get(&at.client)?;
+        let tenant = self.tenants.get(&process.tenant)?;
+        Some((tenant.party, tenant.gpus.get(usize::from(at.slot))?.uuid))
+    }
+
+    /// Makes every gate what it is to be by now, and says each change.
+    pub(crate) fn set_gates(&mut self, actions: &mut Vec<Action>) {
+        let mut wanted = Vec::new();
+        for party in self.compute.parties.values() {
+            for (uuid, claim) in &party.claims {
+                let bound_ns = match (claim.contested, self.is_above_all(*uuid, claim.class)) {
+                    (false, _) => 0,
+                    (true, true) if !claim.capped() => BOUND_HIGHEST_NS,
+                    (true, _) => BOUND_NS,
+                };
+                for at in &claim.seats {
+                    wanted.push((*at, claim.contested.then_some(&party.stage), bound_ns));
+                }
+            }
+        }
+        let mut changes = Vec::new();
+        for (at, stage, bound_ns) in wanted {
+            let Some(seat) = self.seat(at) else { continue };
+            let gate = match stage {
+                None => Gate::Open,
+                Some(Stage::Holding { .. }) if seat.idle => Gate::Armed,
+                Some(Stage::Holding { .. }) => Gate::Open,
+                // One kind of closed is as good as the other.
+                Some(_) if !seat.is_open() => seat.words.gate,
+                Some(Stage::Out) if !seat.wants => Gate::Armed,
+                Some(_) => Gate::Closed,
+            };
+            changes.push((at, gate, bound_ns));
+        }
+        for (at, gate, bound_ns) in changes {
+            self.set_gate(at, gate, bound_ns, actions);
+        }
+    }
+
+    fn set_gate(&mut self, at: PageRef, gate: Gate, bound_ns: u32, actions: &mut Vec<Action>) {
+        let Some(seat) = self.seat_mut(at) else { return };
+        let former = seat.words;
+        let lease = former.lease.wrapping_add(u32::from(gate != former.gate));
+        seat.words = GateWords { gate, lease, bound_ns };
+        if seat.words == former {
+            return;
+        }
+        if gate == Gate::Open {
+            (seat.wants, seat.idle) = (false, false);
+        }
+        actions.push(Action::Gate { at, words: seat.words });
+    }
+
+    /// Whether nobody else who is joined on the card is of this class or a higher one.
+    fn is_above_all(&self, card: crate::Uuid, class: u16) -> bool {
+        let claims = self.compute.parties.values().filter_map(|party| party.claims.get(&card));
+        let joined = claims.filter(|claim| !claim.seats.is_empty());
+        joined.filter(|claim| claim.class >= class).count() <= 1
+    }
+
+    /// The words for the page of a process that is about to be welcomed. Nothing is launched before
+    /// the welcome, so its gates are closed without a drain.
+    pub(crate) fn first_words(
+        &mut self,
+        client: ClientId,
+        actions: &mut Vec<Action>,
+    ) -> Vec<GateWords> {
+        if let Some(process) = self.processes.get_mut(&client) {
+            for gpu in &mut process.gpus {
+                gpu.seat.words.gate = Gate::Armed;
+                gpu.seat.idle = true;
+            }
+        }
+        self.regroup(self.compute.written_until);
+        self.set_gates(actions);
+        // Its page is made with these words.
+        actions.retain(|action| !matches!(action, Action::Gate { at, .. } if at.client == client));
+        let process = self.processes.get(&client);
+        process.into_iter().flat_map(|p| &p.gpus).map(|gpu| gpu.seat.words).collect()
+    }
+}
