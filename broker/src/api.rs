@@ -281,12 +281,14 @@ async fn ready(State(about): Shared) -> Response {
 }
 
 async fn scrape(State(about): Shared) -> Response {
-    let (gpus, tenants, counters) =
-        about.desk.show(|state| (state.gpus(), state.tenants(), state.counters().clone()));
+    let (gpus, tenants, counters, leases) = about.desk.show(|state| {
+        (state.gpus(), state.tenants(), state.counters().clone(), state.lease_counters())
+    });
     let snapshot = Snapshot {
         gpus,
         tenants,
         counters,
+        leases,
         events: about.desk.event_counts(),
         connections: about.desk.connections(),
         nvml_up: about.nvml_up(),

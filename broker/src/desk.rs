@@ -240,6 +240,11 @@ impl Inner {
                             pages.set_processes(processes);
                         }
                     }
+                    Action::Gate { at, words } => {
+                        if let Some(pages) = self.pages(at.client) {
+                            pages.set_lease(at.slot, words);
+                        }
+                    }
                     Action::Limit { at, limit_units } => {
                         if let Some(pages) = self.pages(at.client) {
                             pages.set_limit(at.slot, limit_units);
@@ -251,11 +256,6 @@ impl Inner {
                         }
                     }
                     Action::Signal { client, kill } => self.signal(client, kill),
-                    Action::Gate { at, words } => {
-                        if let Some(pages) = self.pages(at.client) {
-                            pages.set_lease(at.slot, words);
-                        }
-                    }
                     Action::ReadPages { number, pages } => {
                         let words = self.read(&pages);
                         events.push_back(Event::Pages { number, words });

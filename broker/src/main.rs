@@ -14,6 +14,7 @@ mod desk;
 mod door;
 mod failure;
 mod join;
+mod lease_metrics;
 mod locks;
 mod metrics;
 mod nvml;

@@ -5,8 +5,8 @@
 use std::sync::atomic::AtomicU64;
 
 use halfwarp_api::wire::Refusal;
-use halfwarp_broker_core::{Counters, Kind};
-use halfwarp_rest::{Gpu, Tenant};
+use halfwarp_broker_core::{Counters, Kind, LeaseCounters, Uuid};
+use halfwarp_rest::{Gpu, Tenant, TenantGpu};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -14,14 +14,16 @@ use prometheus_client::{
 };
 use std::collections::BTreeMap;
 
+use crate::lease_metrics;
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct OnGpu {
-    gpu: u32,
-    UUID: String,
+pub(crate) struct OnGpu {
+    pub(crate) gpu: u32,
+    pub(crate) UUID: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct OfTenant {
+pub(crate) struct OfTenant {
     gpu: u32,
     UUID: String,
     tenant: String,
@@ -39,6 +41,17 @@ struct OfKind {
     kind: &'static str,
 }
 
+impl OfTenant {
+    pub(crate) fn of(tenant: &Tenant, gpu: &TenantGpu) -> Self {
+        Self {
+            gpu: gpu.index,
+            UUID: gpu.uuid.clone(),
+            tenant: tenant.name.clone(),
+            tenant_id: tenant.id,
+        }
+    }
+}
+
 type Gauges<L> = Family<L, Gauge<i64>>;
 type Counts<L> = Family<L, Counter<u64, AtomicU64>>;
 
@@ -48,6 +61,7 @@ pub(crate) struct Snapshot {
     pub(crate) gpus: Vec<Gpu>,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) counters: Counters,
+    pub(crate) leases: Vec<(Uuid, LeaseCounters)>,
     pub(crate) events: BTreeMap<Kind, u64>,
     pub(crate) connections: usize,
     pub(crate) nvml_up: bool,
@@ -57,6 +71,7 @@ pub(crate) fn text(snapshot: &Snapshot) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("halfwarp");
     gpus(&mut registry, &snapshot.gpus);
     tenants(&mut registry, &snapshot.tenants);
+    lease_metrics::register(&mut registry, &snapshot.gpus, &snapshot.tenants, &snapshot.leases);
     broker(&mut registry, snapshot);
     let mut text = String::new();
     encode(&mut text, &registry)?;
@@ -115,12 +130,7 @@ fn tenants(registry: &mut Registry, tenants: &[Tenant]) {
     let processes = gauge(registry, "processes", "Processes of the tenant that are joined");
     for tenant in tenants {
         for gpu in &tenant.gpus {
-            let labels = OfTenant {
-                gpu: gpu.index,
-                UUID: gpu.uuid.clone(),
-                tenant: tenant.name.clone(),
-                tenant_id: tenant.id,
-            };
+            let labels = OfTenant::of(tenant, gpu);
             used.get_or_create(&labels).set(signed(gpu.held_bytes.0));
             request.get_or_create(&labels).set(signed(gpu.request_bytes.0));
             limit.get_or_create(&labels).set(signed(gpu.limit_bytes.0));

@@ -57,6 +57,7 @@ pub(crate) fn welcome(
             uuid: gpu.uuid.0,
             limit: gpu.limit_units,
             context: gpu.context_units,
+            swap: gpu.swap,
         };
         frame(socket, told)?;
     }

@@ -106,22 +106,6 @@ impl Pages {
         self.broker.get().processes.store(processes, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_limit(&self, slot: u8, limit_units: u32) {
-        if let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) {
-            gpu.limit_units.store(limit_units, Ordering::Relaxed);
-        }
-    }
-
-    /// Says what need not be asked for. In order before any word that is read after it: a process that
-    /// releases looks here afterwards.
-    pub(crate) fn set_exhausted(&self, slot: u8, units: u32) {
-        if let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) {
-            gpu.exhausted.store(units, Ordering::Relaxed);
-            // PAIRS(exhausted): with the fence between a release and its look at this word.
-            fence(Ordering::SeqCst);
-        }
-    }
-
     /// The lease of one card. Whoever sees the new gate sees the number and the bound that belong to
     /// it; whoever waits at a gate that opens is woken.
     pub(crate) fn set_lease(&self, slot: u8, words: GateWords) {
@@ -135,6 +119,22 @@ impl Pages {
         if words.gate == Gate::Open {
             // Only an address that is none could fail.
             let _ = futex::wake(&gpu.lease_gate, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    pub(crate) fn set_limit(&self, slot: u8, limit_units: u32) {
+        if let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) {
+            gpu.limit_units.store(limit_units, Ordering::Relaxed);
+        }
+    }
+
+    /// Says what need not be asked for. In order before any word that is read after it: a process that
+    /// releases looks here afterwards.
+    pub(crate) fn set_exhausted(&self, slot: u8, units: u32) {
+        if let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) {
+            gpu.exhausted.store(units, Ordering::Relaxed);
+            // PAIRS(exhausted): with the fence between a release and its look at this word.
+            fence(Ordering::SeqCst);
         }
     }
 
@@ -207,6 +207,7 @@ mod tests {
     fn whoever_sleeps_at_a_gate_wakes_when_it_opens() {
         let closed = GateWords { gate: Gate::Closed, lease: 1, bound_ns: 4 };
         let told = WelcomeGpu {
+            swap: false,
             uuid: halfwarp_broker_core::Uuid([1; 16]),
             limit_units: 1,
             context_units: 1,

@@ -14,6 +14,21 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef uint32_t CUstreamCaptureMode;
+
+typedef struct CUlaunchConfig_st {
+    unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    CUstream hStream;
+    void *attrs;
+    unsigned int numAttrs;
+} CUlaunchConfig;
+
+#define CU_STREAM_PER_THREAD ((CUstream)2)
+#define CU_STREAM_NON_BLOCKING 1u
+#define CU_EVENT_DISABLE_TIMING 2u
+#define CU_STREAM_CAPTURE_MODE_THREAD_LOCAL 1u
 
 #define CUDA_SUCCESS 0u
 #define CUDA_ERROR_OUT_OF_MEMORY 2u
@@ -33,8 +48,10 @@ typedef struct CUevent_st *CUevent;
 #define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 #define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
+#define cuStreamBeginCapture cuStreamBeginCapture_v2
 #define cuStreamDestroy cuStreamDestroy_v2
 
+CUresult cuCtxGetCurrent(CUcontext *);
 CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuDeviceGet(CUdevice *, int);
 CUresult cuDeviceGetName(char *, int, CUdevice);
@@ -46,8 +63,14 @@ CUresult cuEventElapsedTime(float *, CUevent, CUevent);
 CUresult cuEventRecord(CUevent, CUstream);
 CUresult cuEventSynchronize(CUevent);
 CUresult cuGetErrorName(CUresult, char const * *);
+CUresult cuGraphDestroy(CUgraph);
+CUresult cuGraphExecDestroy(CUgraphExec);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
 CUresult cuInit(unsigned int);
+CUresult cuLaunchCooperativeKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, CUstream, void * *);
 CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, CUstream, void * *, void * *);
+CUresult cuLaunchKernelEx(CUlaunchConfig const *, CUfunction, void * *, void * *);
 CUresult cuMemAlloc(CUdeviceptr *, size_t);
 CUresult cuMemAllocHost(void * *, size_t);
 CUresult cuMemFree(CUdeviceptr);
@@ -61,8 +84,10 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr, void const *, size_t, CUstream);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, char const *);
 CUresult cuModuleLoadData(CUmodule *, void const *);
 CUresult cuModuleUnload(CUmodule);
+CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode);
 CUresult cuStreamCreate(CUstream *, unsigned int);
 CUresult cuStreamDestroy(CUstream);
+CUresult cuStreamEndCapture(CUstream, CUgraph *);
 CUresult cuStreamSynchronize(CUstream);
 /*
 

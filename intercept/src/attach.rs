@@ -15,9 +15,10 @@ use halfwarp_api::{
     wire::{FRAME_BYTES, Refusal, ToBroker, ToClient, Token},
 };
 
+use halfwarp_books::Slot;
 use halfwarp_label as label;
 
-use crate::{line, pages::Pages, process::Process, say, sys};
+use crate::{attendant::Attendant, line, pages::Pages, process::Process, say, sys};
 
 /// How long `cuInit` waits for a broker.
 pub(crate) const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -135,17 +136,26 @@ fn next(socket: &OwnedFd, descriptors: &mut Vec<OwnedFd>) -> io::Result<ToClient
 
 /// Starts our one thread.
 pub(crate) fn listen(process: &'static Process) -> io::Result<()> {
-    sys::spawn_without_signals("halfwarp", STACK_BYTES, move || {
+    sys::spawn_without_signals(c"halfwarp", STACK_BYTES, move || {
+        let mut attendant = Attendant::default();
         loop {
             let mut packet = [0; FRAME_BYTES];
-            match process.line.receive(&mut packet) {
+            process.gates.set_attending(true);
+            let nap = attendant.step(process).unwrap_or(line::LOOK);
+            process.gates.set_attending(false);
+            match process.line.receive(&mut packet, &process.gates.bell, nap) {
                 Ok(0) => {}
-                Ok(got) => {
-                    if let Ok(frame) = ToClient::decode(packet.get(..got).unwrap_or_default()) {
-                        process.hear(frame);
+                Ok(got) => match ToClient::decode(packet.get(..got).unwrap_or_default()) {
+                    Ok(ToClient::Drain { seq, gpu, within_ns }) => {
+                        attendant.begin_drain(seq, Slot(gpu), within_ns);
                     }
+                    Ok(frame) => process.hear(frame),
+                    Err(_) => {}
+                },
+                Err(_) => {
+                    rejoin(process);
+                    attendant.forget(process);
                 }
-                Err(_) => rejoin(process),
             }
         }
     })

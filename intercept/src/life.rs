@@ -6,7 +6,7 @@ use std::{
     ptr,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicPtr, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
     },
 };
 
@@ -18,6 +18,8 @@ struct Page {
     joined: AtomicPtr<Process>,
     /// A thread is joining.
     joining: AtomicBool,
+    /// What threads know at hand is right while this stands; 0 before a join and in a forked child.
+    epoch: AtomicU64,
 }
 
 /// The page's address never changes; its content is wiped by a fork.
@@ -29,6 +31,15 @@ unsafe impl Send for Wiped {}
 unsafe impl Sync for Wiped {}
 
 static PAGE: OnceLock<Option<Wiped>> = OnceLock::new();
+/// The page once more, for those who come on every launch; before it is made, one that says nothing.
+static AT_HAND: AtomicPtr<Page> = AtomicPtr::new((&raw const NOTHING).cast_mut());
+static NOTHING: Page = Page {
+    joined: AtomicPtr::new(ptr::null_mut()),
+    joining: AtomicBool::new(false),
+    epoch: AtomicU64::new(0),
+};
+/// A forked child goes on counting, so that no epoch of its parent's is one of its own.
+static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
 fn page() -> Option<&'static Page> {
     let wiped = PAGE
@@ -40,7 +51,26 @@ fn page() -> Option<&'static Page> {
 /// Makes the page. Called when stage one asks for the driver, before threads of ours exist; false
 /// where the kernel cannot wipe a page on fork (before 4.14).
 pub(crate) fn prepare() -> bool {
-    page().is_some()
+    let Some(page) = page() else { return false };
+    AT_HAND.store(ptr::from_ref(page).cast_mut(), Ordering::Release);
+    true
+}
+
+/// The epoch of what threads know at hand.
+#[inline(always)]
+pub(crate) fn epoch() -> u64 {
+    // SAFETY: `NOTHING` or the page, both there for ever and never written but as atomics.
+    let page = unsafe { &*AT_HAND.load(Ordering::Relaxed) };
+    // PAIRS(epoch): acquires what `begin_epoch` released.
+    page.epoch.load(Ordering::Acquire)
+}
+
+/// Something has changed that threads have copies of: they look again.
+pub(crate) fn begin_epoch() {
+    if let Some(page) = page() {
+        // PAIRS(epoch): releases what changed.
+        page.epoch.store(LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Release);
+    }
 }
 
 /// What this process knows since it joined, or `None` before that and in a forked child.
@@ -69,5 +99,6 @@ pub(crate) fn set_joined(process: &'static Process) {
     if let Some(page) = page() {
         // PAIRS(joined): releases the process to every thread.
         page.joined.store(ptr::from_ref(process).cast_mut(), Ordering::Release);
+        begin_epoch();
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::sys;
+use crate::{sys, wait::Bell};
 
 /// How long our thread sleeps at most before it looks whether the descriptor is still ours: one that
 /// the program has closed is not woken by anything else.
@@ -59,19 +59,36 @@ impl Line {
         *self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls `send` with the descriptor, which no other thread replaces meanwhile: a number that was
+    /// let go could be anybody's by the time the packet is written. (A connection is replaced only
+    /// after it has ended, and then a send does not wait.)
+    fn while_it_stands<R>(&self, send: impl FnOnce(RawFd) -> io::Result<R>) -> io::Result<R> {
+        let own = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        send(own.number()?)
+    }
+
     /// Sends one packet; an error means that it did not arrive.
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
-        sys::send(self.own().number()?, packet)
+        self.while_it_stands(|number| sys::send(number, packet))
     }
 
     /// Sends one packet if there is room for it now.
     pub(crate) fn send_now(&self, packet: &[u8]) -> io::Result<()> {
-        sys::send_now(self.own().number()?, packet)
+        self.while_it_stands(|number| sys::send_now(number, packet))
     }
 
-    /// Receives one packet; 0 bytes if none came within [`LOOK`]. An error means that the connection
-    /// is gone, on either side.
-    pub(crate) fn receive(&self, packet: &mut [u8]) -> io::Result<usize> {
+    /// Receives one packet; 0 bytes if none came within `at_most` or the bell rang first. An error
+    /// means that the connection is gone, on either side.
+    pub(crate) fn receive(
+        &self,
+        packet: &mut [u8],
+        bell: &Bell,
+        at_most: Duration,
+    ) -> io::Result<usize> {
+        if !bell.wait(self.own().number()?, at_most) {
+            return Ok(0);
+        }
+        // What can be read is asked once more whether it is ours: that sleep was long.
         match sys::receive(self.own().number()?, packet, &mut Vec::new()) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),

@@ -4,7 +4,7 @@
 //! runs again. With one, the rows that the table marks `Hook` lead to [`crate::hooks`].
 
 use std::{
-    ffi::{c_int, c_void},
+    ffi::{CStr, c_int, c_void},
     os::raw::c_uint,
     ptr,
     sync::OnceLock,
@@ -14,7 +14,7 @@ use halfwarp_api::wire::{Refusal, Token};
 use halfwarp_gate::stage::{self, FromStageOne, FromStageTwo};
 use shim_cuda_headers::{CUresult, DriverFn, NvmlFn};
 
-use crate::{attach::Identity, hooks, life, real, say, search, sys};
+use crate::{attach::Identity, hooks, life, real, say, search, sys, thread};
 
 /// Addresses of one library's rows, kept for ever.
 struct Slots {
@@ -43,11 +43,17 @@ pub(crate) fn identity() -> Option<&'static Identity> {
     IDENTITY.get_or_init(read_identity).as_ref()
 }
 
-/// From `HALFWARP_TENANT` (32 hex digits) and `HALFWARP_JOIN` (path). A token that can't be read is
+/// From `HALFWARP_TENANT` (32 hex digits) and `HALFWARP_JOIN` (path), as they are now or, in a program
+/// that has cleared its environment, as they were when it was started. A token that can't be read is
 /// an entitlement all the same: the broker refuses it.
 fn read_identity() -> Option<Identity> {
-    let text = sys::variable(c"HALFWARP_TENANT").filter(|t| !t.is_empty())?;
-    let socket = sys::variable(c"HALFWARP_JOIN").unwrap_or_default();
+    let started = sys::variables_at_start();
+    let variable = |name: &CStr| {
+        let now = sys::variable(name).filter(|text| !text.is_empty());
+        now.or_else(|| sys::variable_in(&started, name)).filter(|text| !text.is_empty())
+    };
+    let text = variable(c"HALFWARP_TENANT")?;
+    let socket = variable(c"HALFWARP_JOIN").unwrap_or_default();
     let digit = |at: usize| {
         let value = text.get(at).and_then(|d| char::from(*d).to_digit(16));
         value.and_then(|v| u8::try_from(v).ok()).unwrap_or(0)
@@ -84,6 +90,7 @@ unsafe extern "C" fn halfwarp_core_open(
     let from = unsafe { &*from };
     let Some(dlsym) = from.dlsym else { return not_ready };
     real::adopt(dlsym, from.handle);
+    thread::adopt(from.thread_block);
     let slots = if which == stage::NVML {
         NVML.get_or_init(nvml_slots)
     } else {
@@ -101,7 +108,6 @@ unsafe extern "C" fn halfwarp_core_open(
 }
 
 fn driver_slots() -> Slots {
-    let absent = real::absent as *const () as usize;
     let Some(handle) = search::open_real("libcuda.so.1", c"cuInit") else {
         return without_driver();
     };
@@ -116,7 +122,7 @@ fn driver_slots() -> Slots {
         if hook == 0 || !real::has(f) { real::address(f) } else { hook }
     };
     let rows = DriverFn::ALL.iter().map(|f| row(*f)).collect();
-    Slots { rows, absent, real: handle, transparent: !limited }
+    Slots { rows, absent: real::absent_address(), real: handle, transparent: !limited }
 }
 
 /// No driver: a process with an entitlement is told why at its `cuInit`; one without sees a machine
@@ -149,13 +155,10 @@ extern "C" fn refused_for_want_of_a_driver(_flags: c_uint) -> CUresult {
 fn nvml_slots() -> Slots {
     match search::open_real("libnvidia-ml.so.1", c"nvmlInit_v2") {
         Some(handle) => {
-            let (rows, limited) = (real::resolve_nvml(handle), identity().is_some());
-            Slots {
-                rows: if limited { hooks::nvml::replace(rows) } else { rows },
-                absent: real::nvml_absent as *const () as usize,
-                real: handle,
-                transparent: !limited,
-            }
+            let (rows, absent) = real::resolve_nvml(handle);
+            let limited = identity().is_some();
+            let rows = if limited { hooks::nvml::replace(rows) } else { rows };
+            Slots { rows, absent, real: handle, transparent: !limited }
         }
         None => {
             let address = real::no_nvml as *const () as usize;

@@ -28,12 +28,14 @@ use shim_cuda_headers::{CUdevice, CUresult, CUuuid, DriverFn};
 
 use crate::{
     attach::{self, Card, Identity, JOIN_TIMEOUT, Joined, Refused},
+    gates::Gates,
     life,
     line::Line,
     mail::{Answer, Mail, Question},
     pages::Pages,
     real::{self, call},
     say, sys,
+    wait::{self, Bell},
 };
 
 /// How long a grow waits for a broker that is away.
@@ -58,6 +60,7 @@ pub(crate) struct Process {
     cards: Vec<Card>,
     /// By CUDA's device ordinal.
     by_ordinal: Vec<Slot>,
+    pub(crate) gates: Gates,
     books: Mutex<Books>,
     /// Whether there has been a stream-ordered pool.
     pools: AtomicBool,
@@ -96,10 +99,16 @@ pub(crate) fn refusal() -> Option<CUresult> {
     REFUSED.load(Ordering::Relaxed).then_some(CUresult::SYSTEM_NOT_READY)
 }
 
+/// From now on nothing that could make a context or get memory works.
+pub(crate) fn refuse() {
+    REFUSED.store(true, Ordering::Relaxed);
+}
+
 fn try_join(identity: &Identity) -> Result<(), Refused> {
     let Joined { socket, pages, cards } = attach::join(identity, JOIN_TIMEOUT)?;
     let by_ordinal = visible_cards(&cards)?;
     let line = Line::new(socket).map_err(|e| (Refusal::NoBroker, e.to_string()))?;
+    let bell = Bell::new().map_err(|e| (Refusal::NoBroker, format!("no pipe: {e}")))?;
     let process = Box::new(Process {
         identity: identity.clone(),
         mail: Mail::default(),
@@ -107,6 +116,7 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
         pages: RwLock::new(pages),
         cards,
         by_ordinal,
+        gates: Gates::new(bell),
         books: Mutex::new(Books::default()),
         pools: AtomicBool::new(false),
         overhead_decided: Condvar::new(),
@@ -118,8 +128,29 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
         return Err((Refusal::NoBroker, format!("no thread: {error}")));
     }
     life::set_joined(process);
+    wait::at_exit(end);
     label::join_published();
     Ok(())
+}
+
+/// The program ends by `exit`: nobody waits at a gate any more, and our thread leaves the driver alone
+/// before the driver's own end. In a forked child that has not joined there is nothing to end.
+extern "C" fn end() {
+    let Some(process) = life::joined() else { return };
+    wait::set_ending();
+    wake_all_waiters(&process.pages());
+    let until = Instant::now() + Duration::from_millis(100);
+    while process.gates.is_attending() && Instant::now() < until {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Threads that sleep at any of these gates look again.
+fn wake_all_waiters(pages: &Pages) {
+    for gpu in &pages.broker.gpus {
+        wait::wake_all(&gpu.lease_gate);
+        wait::wake_all(&gpu.residency_gate);
+    }
 }
 
 /// The slot of every device that this process sees; one without a slot refuses the process.
@@ -181,12 +212,17 @@ impl Process {
         self.pools.load(Ordering::Acquire)
     }
 
+    /// The cards that this process sees.
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.by_ordinal
+    }
+
     /// Estimate of a context's cost on a card, in units.
     pub(crate) fn context_units(&self, slot: Slot) -> u32 {
         self.cards.iter().find(|c| c.slot == slot.0).map_or(0, |c| c.context_units)
     }
 
-    fn pages(&self) -> Pages {
+    pub(crate) fn pages(&self) -> Pages {
         *self.pages.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -406,7 +442,12 @@ impl Process {
             // Only a look has these.
             ToClient::Slice { .. } | ToClient::Member { .. } | ToClient::Seen => {}
             ToClient::Taken { seq, .. } => self.mail.deliver(seq, |_| Answer::Taken),
+            // Our thread's own business (`attendant`).
             ToClient::Drain { .. } => {}
+            ToClient::Chunk { .. }
+            | ToClient::DropChunk { .. }
+            | ToClient::SwapOut { .. }
+            | ToClient::SwapIn { .. } => {}
             // Only a greeting has these.
             ToClient::Welcome { .. } | ToClient::Gpu { .. } | ToClient::Refused { .. } => {}
         }
@@ -442,8 +483,11 @@ impl Process {
                 held.push((Slot(slot), units));
             }
         }
-        *pages = joined.pages;
+        let former = std::mem::replace(&mut *pages, joined.pages);
         drop(pages);
+        self.gates.forget_what_was_said();
+        life::begin_epoch();
+        wake_all_waiters(&former);
         label::rejoin_adopted();
         // Before anybody else can speak on the new connection: the broker takes the first grow of a
         // process that has come back for what it holds.

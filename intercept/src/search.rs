@@ -44,7 +44,10 @@ fn candidates(soname: &str) -> Vec<PathBuf> {
         .iter()
         .map(|p| PathBuf::from(OsStr::from_bytes(p)))
         .filter(|p| p.file_name().is_some_and(|f| f.as_bytes().starts_with(stem.as_bytes())));
-    let by_path = sys::variable(c"LD_LIBRARY_PATH").unwrap_or_default();
+    // As the loader has it: a change since the start does not concern it.
+    let by_path = sys::variable_in(&sys::variables_at_start(), c"LD_LIBRARY_PATH")
+        .or_else(|| sys::variable(c"LD_LIBRARY_PATH"))
+        .unwrap_or_default();
     let by_path = by_path
         .split(|b| *b == b':' || *b == b';')
         .filter(|d| !d.is_empty())

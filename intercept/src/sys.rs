@@ -72,6 +72,19 @@ pub(crate) fn variable(name: &CStr) -> Option<Vec<u8>> {
     Some(unsafe { CStr::from_ptr(value) }.to_bytes().to_vec())
 }
 
+/// The environment that this process was started with, as the kernel kept it: what the loader went by.
+pub(crate) fn variables_at_start() -> Vec<u8> {
+    std::fs::read("/proc/self/environ").unwrap_or_default()
+}
+
+/// One variable of [`variables_at_start`].
+pub(crate) fn variable_in(environment: &[u8], name: &CStr) -> Option<Vec<u8>> {
+    environment.split(|byte| *byte == 0).find_map(|variable| {
+        let value = variable.strip_prefix(name.to_bytes())?.strip_prefix(b"=")?;
+        Some(value.to_vec())
+    })
+}
+
 /// Writes `line` to the error stream in one call.
 pub(crate) fn write_error(line: &[u8]) {
     // SAFETY: readable for its length; a failed write is nobody's business.
@@ -262,12 +275,24 @@ fn take_descriptors(message: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) {
     }
 }
 
+/// What a thread of ours is to do.
+type Body = Box<dyn FnOnce() + Send>;
+
 /// Starts a thread with every signal blocked, so that none of the program's lands on it.
+///
+/// By libc alone: the standard library's threads register destructors of thread-locals when they
+/// start, for which libc takes the loader's lock. A program whose first CUDA call comes from a
+/// constructor holds that lock until the call is answered, which takes this thread.
 pub(crate) fn spawn_without_signals(
-    name: &str,
+    name: &'static CStr,
     stack_bytes: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
+    let named = move || {
+        // SAFETY: this thread itself, and a NUL-terminated name.
+        unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()) };
+        body();
+    };
     // SAFETY: all-zero is a valid signal set.
     let mut all: libc::sigset_t = unsafe { mem::zeroed() };
     // SAFETY: as above.
@@ -276,11 +301,43 @@ pub(crate) fn spawn_without_signals(
     unsafe { libc::sigfillset(&raw mut all) };
     // SAFETY: two sets of the right type; a new thread inherits the mask.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
-    let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes);
-    let started = builder.spawn(body).map(drop);
+    let started = start_thread(stack_bytes, Box::new(named));
     // SAFETY: the set read just before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut()) };
     started
+}
+
+fn start_thread(stack_bytes: usize, body: Body) -> io::Result<()> {
+    let body = Box::into_raw(Box::new(body));
+    // SAFETY: all-zero is room for an attribute object.
+    let mut attributes: libc::pthread_attr_t = unsafe { mem::zeroed() };
+    // SAFETY: a writable attribute object, initialised once.
+    unsafe { libc::pthread_attr_init(&raw mut attributes) };
+    // SAFETY: an initialised attribute object; a size that libc finds too small is left as it was.
+    unsafe { libc::pthread_attr_setstacksize(&raw mut attributes, stack_bytes) };
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: `run_thread` takes back the body, which nobody else has.
+    let code = unsafe {
+        libc::pthread_create(&raw mut thread, &raw const attributes, run_thread, body.cast())
+    };
+    // SAFETY: initialised above, not used again.
+    unsafe { libc::pthread_attr_destroy(&raw mut attributes) };
+    if code != 0 {
+        // SAFETY: no thread was started, so the body is still ours.
+        drop(unsafe { Box::from_raw(body) });
+        return Err(io::Error::from_raw_os_error(code));
+    }
+    // SAFETY: the thread just started, which nobody else joins or detaches.
+    unsafe { libc::pthread_detach(thread) };
+    Ok(())
+}
+
+extern "C" fn run_thread(body: *mut c_void) -> *mut c_void {
+    // SAFETY: `start_thread` passes what it made, once.
+    let body: Box<Body> = unsafe { Box::from_raw(body.cast()) };
+    // A panic ends this thread, never the program.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(*body));
+    null_mut()
 }
 
 /// Opens a shared object by path, its symbols kept to itself.

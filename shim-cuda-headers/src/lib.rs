@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod codes;
+pub mod named;
 pub mod refused;
 pub mod row;
 pub mod table;

@@ -108,7 +108,7 @@ pub enum Start {
 pub enum Answer {
     /// A function of the library, in `intercept/src/hooks/`.
     Hook,
-    /// The driver, reached by one jump.
+    /// The driver: reached by one jump, or behind the row's gate where it has one.
     Forward,
 }
 

@@ -3,7 +3,7 @@
  *   paths GO
  * Prints "READY pid" and begins when the file GO exists. The calls come in the order of the list in
  * tests/tests/instructions.rs. */
-#include "case.h"
+#include "launch.h"
 #define STOP() __asm__ volatile("int3" ::: "memory")
 
 int main(int argc, char **argv) {
@@ -29,6 +29,15 @@ int main(int argc, char **argv) {
     MUST(cuMemFree_v2(p));
     MUST(cuMemAlloc_v2(&q, 1 * MiB));
     MUST(look("cuMemAlloc", &found, 12000, 0)); /* the first asks the driver twice */
+    CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **) =
+        (CUresult(*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **))dlsym(driver(), "cuLaunchKernel");
+    CUresult (*fill)(CUdeviceptr, unsigned char, size_t, CUstream) =
+        (CUresult(*)(CUdeviceptr, unsigned char, size_t, CUstream))dlsym(driver(), "cuMemsetD8Async");
+    CUmodule module;
+    CUfunction nothing;
+    MUST(cuModuleLoadData(&module, ".version 6.3\n.target sm_75\n.address_size 64\n.visible .entry nothing() {\nret;\n}\n"));
+    MUST(cuModuleGetFunction(&nothing, module, "nothing"));
+    MUST(launch(nothing, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL)); /* the first looks for a slot */
 
     STOP();
     get_current(&context); /* a forwarded call */
@@ -47,6 +56,12 @@ int main(int argc, char **argv) {
     STOP();
     STOP();
     look("cuMemAlloc", &found, 12000, 0);
+    STOP();
+    STOP();
+    launch(nothing, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL); /* the gates are open, nothing is bounded */
+    STOP();
+    STOP();
+    fill(q, 0, 16, NULL);
     STOP();
     CHECK(found && libc, "a look-up failed");
     return 0;

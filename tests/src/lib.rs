@@ -5,14 +5,18 @@
 
 mod artefact;
 mod command;
+mod fault;
 mod known;
 mod machine;
+pub mod pretend;
+pub mod roads;
 mod skip;
 mod steps;
 pub mod trace;
 
 pub use artefact::{artefact, guest, on_a_device, python};
 pub use command::{Ended, Running, finish, start, until};
+pub use fault::Faults;
 pub use known::{expect, known_failing};
 pub use machine::{Machine, Tenancy};
 pub use skip::{SkipKind, skip};

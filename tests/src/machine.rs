@@ -21,6 +21,7 @@ const LEAD_OUT: &[&str] = &[
     "SIMCUDA_DIR",
     "SIMCUDA_MACHINE",
     "SIMCUDA_PROFILE",
+    "SIMCUDA_FAULTS",
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "CUDA_VISIBLE_DEVICES",
@@ -70,10 +71,17 @@ impl Machine {
         }
     }
 
+    /// The profile of a simulated machine.
+    pub(crate) fn profile(&self) -> Option<&str> {
+        Some(self.sim.as_deref()?.trim_start_matches("--sim="))
+    }
+
     /// The name by which `halfwarp run --sim=PROFILE` knows the simulated machine.
-    fn machine_name(&self) -> &str {
-        let profile = self.sim.as_deref().unwrap_or_default().trim_start_matches("--sim=");
-        Path::new(profile).file_stem().and_then(OsStr::to_str).unwrap_or_default()
+    pub(crate) fn machine_name(&self) -> &str {
+        Path::new(self.profile().unwrap_or_default())
+            .file_stem()
+            .and_then(OsStr::to_str)
+            .unwrap_or_default()
     }
 
     /// `halfwarp` with this machine's surroundings, nothing else of ours in its environment.

@@ -19,6 +19,8 @@ const PATHS: &[&str] = &[
     "look_up_of_a_foreign_name",
     "look_up_of_a_name_that_begins_like_ours",
     "cuGetProcAddress",
+    "launch",
+    "fill",
 ];
 
 #[derive(Deserialize)]

@@ -12,11 +12,36 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::command::{cargo, root, run, target};
+use crate::roads;
 use crate::tools::{Purpose, Venv};
 
 /// The oldest glibc whose hosts can load the library.
 const GUEST_TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const GUEST_GLIBC: &str = "2.17";
+
+/// A stage of the library: what lives in other people's processes.
+pub(crate) struct Guest {
+    package: &'static str,
+    profile: &'static str,
+    built: &'static str,
+    /// In `target/hw`.
+    pub(crate) name: &'static str,
+}
+
+pub(crate) const GUESTS: &[Guest] = &[
+    Guest {
+        package: "halfwarp-stage1",
+        profile: "guest",
+        built: "libhalfwarp.so",
+        name: "libhalfwarp.so",
+    },
+    Guest {
+        package: "halfwarp-core",
+        profile: "release",
+        built: "libhalfwarp_core.so",
+        name: "libhalfwarp-core.so",
+    },
+];
 
 /// What a host build makes, and where it goes.
 const HOST_ARTEFACTS: &[(&str, &str)] = &[
@@ -25,9 +50,10 @@ const HOST_ARTEFACTS: &[(&str, &str)] = &[
     ("simcudad", "sim/simcudad"),
     ("libcuda.so", "sim/libcuda.so.1"),
     ("libnvidia_ml.so", "sim/libnvidia-ml.so.1"),
+    ("libcudart.so", "sim/libcudart.so.13"),
 ];
 const HOST_CRATES: &[&str] =
-    &["halfwarp", "halfwarpd", "simcudad", "simcuda-driver", "simcuda-nvml"];
+    &["halfwarp", "halfwarpd", "simcudad", "simcuda-driver", "simcuda-nvml", "simcuda-cudart"];
 
 /// The folder that `HALFWARP_ARTEFACTS` names to tests.
 pub(crate) fn folder() -> PathBuf {
@@ -38,30 +64,38 @@ pub(crate) fn build() -> Result<PathBuf> {
     let hw = folder();
     fs::create_dir_all(hw.join("sim"))?;
     println!("building; the first time takes minutes");
-    build_guest("halfwarp-stage1", "guest", "libhalfwarp.so", "libhalfwarp.so")?;
-    build_guest("halfwarp-core", "release", "libhalfwarp_core.so", "libhalfwarp-core.so")?;
+    for guest in GUESTS {
+        run(&mut guest_build(guest)?)?;
+        place(&guest_file(&target(), guest), guest.name)?;
+    }
     build_host()?;
     build_test_programs()?;
+    roads::build()?;
     build_samples()?;
     Ok(hw)
 }
 
-/// One stage of the library, by zig against the oldest glibc.
-fn build_guest(package: &str, profile: &str, built: &str, name: &str) -> Result<()> {
+/// The command that builds one stage of the library, by zig against the oldest glibc.
+pub(crate) fn guest_build(guest: &Guest) -> Result<Command> {
     let tools = Venv::for_purpose(Purpose::Build)?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path =
         std::env::join_paths(std::iter::once(tools.bin()).chain(std::env::split_paths(&path)))?;
     let mut zigbuild = cargo();
     zigbuild
-        .args(["zigbuild", "--quiet", "--package", package, "--profile", profile, "--target"])
+        .args(["zigbuild", "--quiet", "--package", guest.package, "--profile", guest.profile])
+        .arg("--target")
         .arg(format!("{GUEST_TRIPLE}.{GUEST_GLIBC}"))
         .env("PATH", path)
         .env("ZIG_GLOBAL_CACHE_DIR", tools.folder().join("zig-cache"))
         .env("ZIG_LOCAL_CACHE_DIR", tools.folder().join("zig-cache"))
         .env("CARGO_ZIGBUILD_CACHE_DIR", tools.folder().join("zigbuild-cache"));
-    run(&mut zigbuild)?;
-    place(&target().join(GUEST_TRIPLE).join(profile).join(built), name)
+    Ok(zigbuild)
+}
+
+/// Where that command leaves it, below cargo's output folder.
+pub(crate) fn guest_file(target: &Path, guest: &Guest) -> PathBuf {
+    target.join(GUEST_TRIPLE).join(guest.profile).join(guest.built)
 }
 
 fn build_host() -> Result<()> {
@@ -81,7 +115,8 @@ fn build_host() -> Result<()> {
     Ok(())
 }
 
-/// Each `cuda-samples/NAME/NAME.c`, linked to `libcuda.so.1` by the system's compiler, its PTX beside it.
+/// Each `cuda-samples/NAME/NAME.c`, linked to `libcuda.so.1` or, in runtime-API form, `libcudart.so.13`
+/// by the system's compiler, its PTX beside it.
 fn build_samples() -> Result<()> {
     let sources = root().join("cuda-samples");
     let Ok(entries) = fs::read_dir(&sources) else {
@@ -98,7 +133,11 @@ fn build_samples() -> Result<()> {
             continue;
         }
         let fresh = out.join(format!(".{name}.new"));
-        compile_c(&[source], &fresh, &["-O2", "-Wall", "-Wextra"])?;
+        let mut options = vec!["-O2", "-Wall", "-Wextra", "-ffp-contract=off"];
+        if fs::read_to_string(&source)?.contains("/runtime.h\"") {
+            options.push("-l:libcudart.so.13");
+        }
+        compile_c(&[source], &fresh, &options)?;
         finish(&fresh, &out.join(&name))?;
         for ptx in fs::read_dir(&sample)? {
             let ptx = ptx?.path();
@@ -119,7 +158,7 @@ const TEST_PROGRAMS: &[Recipe] = &[
     ("tests/guests/lib", ".so", &["-O0", "-shared", "-fPIC"]),
 ];
 /// Programs that name the driver's functions as ordinary symbols; all others find it by themselves.
-const LINKED: &[&str] = &["linked"];
+const LINKED: &[&str] = &["linked", "linked_hidden", "linked_vmm"];
 
 /// The C programs of the tests. They take nothing of ours.
 fn build_test_programs() -> Result<()> {
@@ -164,22 +203,22 @@ fn c_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn compiler() -> Command {
+pub(crate) fn compiler() -> Command {
     Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
 }
 
 /// Compiles C against our own headers and links it to the simulated driver's name, `libcuda.so.1`.
 pub(crate) fn compile_c(sources: &[PathBuf], out: &Path, options: &[&str]) -> Result<()> {
     let mut cc = compiler();
-    cc.args(options)
-        .arg("-I")
+    cc.arg("-I")
         .arg(root().join("shim-cuda-headers/include"))
         .args(sources)
         .arg("-o")
         .arg(out)
         .arg("-L")
         .arg(folder().join("sim"))
-        .args(["-lcuda", "-lm", "-ldl", "-lpthread"]);
+        .args(options)
+        .args(["-Wl,--as-needed", "-lcuda", "-lm", "-ldl", "-lpthread"]);
     run(&mut cc)
 }
 

@@ -17,6 +17,7 @@ use crate::artefacts;
 use crate::command::{cargo, output, root, run, target};
 
 /// A long test: its name here, the test file and test, its size.
+#[derive(Clone, Copy)]
 struct Long {
     name: &'static str,
     file: &'static str,
@@ -40,7 +41,25 @@ const LONG: &[Long] = &[
         rounds: 125_000,
         slices: 10,
     },
+    Long {
+        name: "soak",
+        file: "soak",
+        test: "sixteen_processes_killed_at_random_leave_nothing_on_the_simulated_machine",
+        // Seconds, a slice a minute.
+        rounds: 20 * MINUTE,
+        slices: 20,
+    },
+    Long {
+        name: "kills",
+        file: "life",
+        test: "life_03_kills_inside_slow_calls_hold_nobody_up_and_leave_nothing",
+        rounds: MINUTE,
+        slices: 1,
+    },
 ];
+
+/// Rounds of a test that counts in seconds.
+const MINUTE: u32 = 60;
 
 /// How far a run has come.
 #[derive(Serialize, Deserialize, Debug)]
@@ -52,12 +71,13 @@ struct Progress {
     millis: u64,
 }
 
-/// `seed`: begin anew with this one.
-pub(crate) fn run_named(name: &str, seed: Option<u32>) -> Result<()> {
+/// `seed`: begin anew with this one. `minutes`: how long, for a test that counts in seconds.
+pub(crate) fn run_named(name: &str, seed: Option<u32>, minutes: Option<u32>) -> Result<()> {
     let Some(long) = LONG.iter().find(|long| long.name == name) else {
         let names: Vec<&str> = LONG.iter().map(|long| long.name).collect();
         bail!("no long test is called {name:?}; there are: {}", names.join(", "));
     };
+    let long = &of_length(*long, minutes)?;
     artefacts::build()?;
     run(cargo().args(["test", "--quiet", "--package", "halfwarp-tests", "--no-run"]))?;
     let mut progress = begun(long, seed)?;
@@ -77,6 +97,17 @@ pub(crate) fn run_named(name: &str, seed: Option<u32>) -> Result<()> {
     }
     record(long, &progress, "passed")?;
     fs::remove_file(kept(long)).context("the run is over")
+}
+
+fn of_length(long: Long, minutes: Option<u32>) -> Result<Long> {
+    match minutes {
+        None => Ok(long),
+        Some(_) if long.rounds != long.slices * MINUTE => {
+            bail!("{} does not go by minutes", long.name)
+        }
+        Some(0) => bail!("--minutes is at least 1"),
+        Some(minutes) => Ok(Long { rounds: minutes * MINUTE, slices: minutes, ..long }),
+    }
 }
 
 fn slice(long: &Long, seed: u32) -> Command {

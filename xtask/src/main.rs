@@ -6,10 +6,14 @@ mod advisories;
 mod artefacts;
 mod bench;
 mod command;
+mod debian;
 mod device;
 mod docs;
 mod long;
+mod mutate;
 mod outcome;
+mod roads;
+mod strangers;
 mod suite;
 mod supply;
 mod symbols;
@@ -44,6 +48,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Build the tests' programs of other languages and C libraries into target/hw
+    Strangers,
     /// Everything that a machine without a GPU can check
     Test,
     /// What CI runs: `test`
@@ -62,11 +68,22 @@ enum Task {
     Bench,
     /// Run the full form of a test that takes minutes, and record the result
     Long {
-        /// Which one: race or mixed
+        /// Which one: race, mixed, soak or kills
         name: String,
         /// Begin anew with this seed, instead of going on with a run that was interrupted
         #[arg(long)]
         seed: Option<u32>,
+        /// How long, for a test that goes by minutes
+        #[arg(long)]
+        minutes: Option<u32>,
+    },
+    /// Break the code on purpose, one switch at a time, and see whether a test notices
+    Mutate {
+        /// The list of switches in tests/mutations: guest
+        name: String,
+        /// Only switches whose name contains this
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Run the cases on an NVIDIA GPU
     Device {
@@ -90,13 +107,17 @@ fn perform(task: Task) -> Result<ExitCode> {
             let halfwarp = artefacts::build()?.join("halfwarp");
             command::run(Command::new(halfwarp).arg("demo").args(arguments))?;
         }
+        Task::Strangers => strangers::build()?,
         Task::Test | Task::Ci => return counted(suite::test),
         Task::Tidy => tidy::check()?,
         Task::Docs { check: true } => docs::check()?,
         Task::Docs { check: false } => docs::write()?,
         Task::Symbols => return counted(symbols::check),
         Task::Bench => return counted(bench::check),
-        Task::Long { name, seed } => long::run_named(&name, seed)?,
+        Task::Mutate { name, only } => {
+            return counted(|count| mutate::check(count, &name, only.as_deref()));
+        }
+        Task::Long { name, seed, minutes } => long::run_named(&name, seed, minutes)?,
         Task::Device { pack } => return device::check(pack),
     }
     Ok(ExitCode::SUCCESS)

@@ -12,13 +12,15 @@ use anyhow::{Context, Result};
 use crate::command::{cargo, run, target};
 use crate::outcome::{Count, SkipKind};
 use crate::tools::{Purpose, Venv};
-use crate::{artefacts, docs, supply, symbols, tidy};
+use crate::{artefacts, docs, strangers, supply, symbols, tidy};
 
 /// Crates that plain `cargo clippy` leaves out: they export what a test binary must not.
-const CDYLIBS: &[&str] = &["halfwarp-core", "simcuda-driver", "simcuda-nvml", "halfwarp-benches"];
+const CDYLIBS: &[&str] =
+    &["halfwarp-core", "simcuda-driver", "simcuda-nvml", "simcuda-cudart", "halfwarp-benches"];
 
 pub(crate) fn test(count: &mut Count) -> Result<()> {
     count.check("build", || artefacts::build().map(|_| ()));
+    count.check("build: programs of other languages", strangers::build);
     count.check("format", || run(cargo().args(["fmt", "--all", "--check"])));
     count.check("clippy", || run(clippy().args(["--all-targets", "--", "-D", "warnings"])));
     count.check("clippy: stage one", || {

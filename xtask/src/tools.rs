@@ -134,7 +134,7 @@ impl Venv {
 }
 
 /// `$XDG_CACHE_HOME/halfwarp`, else `~/.cache/halfwarp`.
-fn cache_folder() -> Result<PathBuf> {
+pub(crate) fn cache_folder() -> Result<PathBuf> {
     let base = match std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
         Some(folder) => PathBuf::from(folder),
         None => std::env::home_dir()
@@ -145,7 +145,7 @@ fn cache_folder() -> Result<PathBuf> {
 }
 
 /// A short name for a list of pins; not a defence against anybody.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -64,7 +64,10 @@ pub struct BrokerGpu {
     pub lease: AtomicU32,
     /// Most GPU time that may be in flight at once, in nanoseconds; 0: not bounded, nothing metered.
     pub bound_ns: AtomicU32,
-    reserved: [AtomicU64; 5],
+    /// Rises by one, wrapping, whenever the residency gate changes, stored before it.
+    pub residency: AtomicU32,
+    reserved_word: AtomicU32,
+    reserved: [AtomicU64; 4],
 }
 
 /// What one process says to the broker.
@@ -94,6 +97,10 @@ pub struct LedgerLine {
 }
 
 /// A thread's announcement that it is between the check of a gate and the driver's return.
+///
+/// `announced` is 0, or in bits 0 to 7 what the thread does (1: touches device memory, 2: launches)
+/// and above them the card's slot plus one, or 0 for every card. In the last slot, which threads
+/// share, it is a pair of counters: launches in the upper half, other calls in the lower.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct AnnounceSlot {

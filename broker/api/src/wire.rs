@@ -21,7 +21,8 @@
 //! (its own page read-only, then the client's), one `Gpu` for each card, and from then on any number
 //! of `Grow` / `Grant` / `Deny`, `Recall` / `Return`, `GiveBack` / `Taken`, `Ask` / `Figures`, `ContextMade` / `Overhead`, and of the
 //! lease's `Want`, `Drain` / `Drained`, `Idle`. A gate that opens needs no frame: its waiters sleep
-//! on the page's word.
+//! on the page's word. In a tenant with swap: `Chunk`, `SwapOut` / `Left` / `SwapEnded`, `SwapIn` /
+//! `SwapEnded`, `DropChunk` / `ChunkGone`, `Reasons`, `SwappedFreed`, `WantMemory`.
 
 use crate::{GPUS, version::Version};
 
@@ -68,6 +69,22 @@ pub enum ToBroker {
     /// The lease gate is open, and the process has launched nothing for a while and sees its work on
     /// the card finished: what the turn is not needed for. `lease` as in `Want`.
     Idle { gpu: u8, lease: u32 },
+    /// Why this process's memory on the card can't be moved now: bits by [`Reason`], 0 if it can.
+    /// Sent when it changes, in a tenant with swap.
+    Reasons { gpu: u8, reasons: u32 },
+    /// The chunk of this number is unmapped and its descriptor closed; answers `DropChunk`.
+    ChunkGone { chunk: u32 },
+    /// `units` more have left the card for their host copies, and the allowance fell by as many.
+    Left { seq: u32, gpu: u8, units: u32 },
+    /// Ends the `SwapOut` or `SwapIn` with this `seq`. `swapped`: units whose bytes are host copies
+    /// now. `taken`: of the units that the `SwapIn` brought, those in use again; the rest is the
+    /// broker's.
+    SwapEnded { seq: u32, gpu: u8, outcome: Outcome, swapped: u32, taken: u32 },
+    /// The program freed `units` that were swapped.
+    SwappedFreed { gpu: u8, units: u32 },
+    /// A thread waits at the closed residency gate of this card; `residency` is the page's number
+    /// when it found the gate closed: sent once for each.
+    WantMemory { gpu: u8, residency: u32 },
 }
 
 /// What the broker says to a client.
@@ -76,7 +93,8 @@ pub enum ToClient {
     /// The join is accepted; `gpus` frames of kind `Gpu` follow. Two descriptors travel with it.
     Welcome { version: Version, gpus: u8, tenant: u64, generation: u64 },
     /// A card of the tenant: its slot, UUID, limit and the estimate for a context, in units.
-    Gpu { gpu: u8, uuid: [u8; 16], limit: u32, context: u32 },
+    /// With `swap`, memory on it is to be allocated so that it can be moved.
+    Gpu { gpu: u8, uuid: [u8; 16], limit: u32, context: u32, swap: bool },
     /// The join is refused; the connection ends.
     Refused { why: Refusal, version: Version },
     /// The allowance rises by `units` (at least what was wanted).
@@ -100,6 +118,17 @@ pub enum ToClient {
     /// The lease gate of this card was closed: say when the work that passed it has ended, at the
     /// latest after `within_ns`. Answer: `Drained`.
     Drain { seq: u32, gpu: u8, within_ns: u64 },
+    /// A piece of host memory for this process's copies, of `bytes` bytes. One descriptor travels
+    /// with it. It belongs to this tenant alone.
+    Chunk { gpu: u8, chunk: u32, bytes: u64 },
+    /// Unmap the chunk and close its descriptor; nothing of the process's lies in it. Answer:
+    /// `ChunkGone`.
+    DropChunk { chunk: u32 },
+    /// The residency gate was closed: drain, at the latest within `within_ns`, then move what lies on
+    /// the card into the chunks. Answers: `Left` as it goes, then `SwapEnded`.
+    SwapOut { seq: u32, gpu: u8, within_ns: u64 },
+    /// `units` more are allowed: bring back what was moved. Answer: `SwapEnded`; the gate opens then.
+    SwapIn { seq: u32, gpu: u8, units: u32 },
 }
 
 macro_rules! numbered {
@@ -151,6 +180,7 @@ numbered! {
         /// Not sent: no driver under the library.
         NoDriver = 9 "no CUDA driver was found beneath the library; `halfwarp doctor` shows where it looked",
         /// Not sent: the look-up rule does not hold on this driver.
+        Rule = 10 "this driver answers cuGetProcAddress otherwise than the library knows, so no limit could hold; install a release of halfwarp that knows it",
         /// Not sent: the kernel cannot wipe a page on fork.
         Kernel = 11 "the kernel cannot wipe memory on fork; Linux 4.14 or newer is needed",
     }
@@ -174,6 +204,35 @@ numbered! {
         OutOfMemory = 1 "an allocation was refused",
         /// `a`: CUDA version asked for, `b`: index of the newest row of that name, or all ones.
         UnknownFunction = 2 "a driver function newer than the table was asked for and passed through",
+    }
+}
+
+numbered! {
+    /// How a swap ended.
+    Outcome {
+        Done = 1 "everything was moved",
+        Undrained = 2 "work on the card did not end in time; nothing was moved",
+        Capture = 3 "a stream is being captured; nothing was moved",
+        Driver = 4 "the driver refused a step; what had been moved is whole",
+        Host = 5 "there was no host memory for the copies; what had been moved is whole",
+        Unmovable = 6 "something can't be moved; nothing was",
+    }
+}
+
+numbered! {
+    /// Why memory can't be moved; the number is the bit in `Reasons`.
+    Reason {
+        Ipc = 0 "ipc",
+        Rdma = 1 "rdma",
+        NcclRegistered = 2 "nccl-registered",
+        Multicast = 3 "multicast",
+        Array = 4 "array",
+        DriverPool = 5 "driver-pool",
+        Capture = 6 "capture",
+        Interlocked = 7 "interlocked",
+        Stopped = 8 "stopped",
+        NoPin = 9 "no-pin",
+        Mps = 10 "mps",
     }
 }
 
@@ -256,6 +315,14 @@ impl Fields {
         u32::try_from(value).map_err(|_| Malformed::Number(value))
     }
 
+    fn flag(&self) -> Result<bool, Malformed> {
+        match self.code {
+            0 => Ok(false),
+            1 => Ok(true),
+            code => Err(Malformed::Code(code)),
+        }
+    }
+
     fn versions(version: Version) -> u64 {
         u64::from(MAGIC) | u64::from(version.major) << 32 | u64::from(version.minor) << 48
     }
@@ -298,6 +365,24 @@ impl ToBroker {
                 Fields { tag: 8, code: done.into(), seq, gpu, a: waiting.into(), ..blank }
             }
             Self::Idle { gpu, lease } => Fields { tag: 9, gpu, a: lease.into(), ..blank },
+            Self::Reasons { gpu, reasons } => Fields { tag: 32, gpu, a: reasons.into(), ..blank },
+            Self::ChunkGone { chunk } => Fields { tag: 33, a: chunk.into(), ..blank },
+            Self::Left { seq, gpu, units } => {
+                Fields { tag: 34, seq, gpu, a: units.into(), ..blank }
+            }
+            Self::SwapEnded { seq, gpu, outcome, swapped, taken } => Fields {
+                tag: 35,
+                code: outcome as u16,
+                seq,
+                gpu,
+                a: swapped.into(),
+                b: taken.into(),
+                ..blank
+            },
+            Self::SwappedFreed { gpu, units } => Fields { tag: 36, gpu, a: units.into(), ..blank },
+            Self::WantMemory { gpu, residency } => {
+                Fields { tag: 37, gpu, a: residency.into(), ..blank }
+            }
         }
         .write()
     }
@@ -326,12 +411,8 @@ impl ToBroker {
             }
             7 => Self::Want { gpu: f.gpu, lease: Fields::units(f.a)? },
             8 => {
-                let done = match f.code {
-                    0 => false,
-                    1 => true,
-                    code => return Err(Malformed::Code(code)),
-                };
-                Self::Drained { seq: f.seq, gpu: f.gpu, done, waiting: Fields::units(f.a)? }
+                let (done, waiting) = (f.flag()?, Fields::units(f.a)?);
+                Self::Drained { seq: f.seq, gpu: f.gpu, done, waiting }
             }
             16 => Self::GiveBack { seq: f.seq, gpu: f.gpu, units: Fields::units(f.a)? },
             17 => {
@@ -342,6 +423,18 @@ impl ToBroker {
                 Self::Look { version: f.version(), token: f.id }
             }
             9 => Self::Idle { gpu: f.gpu, lease: Fields::units(f.a)? },
+            32 => Self::Reasons { gpu: f.gpu, reasons: Fields::units(f.a)? },
+            33 => Self::ChunkGone { chunk: Fields::units(f.a)? },
+            34 => Self::Left { seq: f.seq, gpu: f.gpu, units: Fields::units(f.a)? },
+            35 => Self::SwapEnded {
+                seq: f.seq,
+                gpu: f.gpu,
+                outcome: Outcome::from_code(f.code).ok_or(Malformed::Code(f.code))?,
+                swapped: Fields::units(f.a)?,
+                taken: Fields::units(f.b)?,
+            },
+            36 => Self::SwappedFreed { gpu: f.gpu, units: Fields::units(f.a)? },
+            37 => Self::WantMemory { gpu: f.gpu, residency: Fields::units(f.a)? },
             tag => return Err(Malformed::Tag(tag)),
         })
     }
@@ -359,9 +452,15 @@ impl ToClient {
                 let a = Fields::versions(version);
                 Fields { tag: 65, code: gpus.into(), a, b: generation, id, ..blank }
             }
-            Self::Gpu { gpu, uuid, limit, context } => {
-                Fields { tag: 66, gpu, a: limit.into(), b: context.into(), id: uuid, ..blank }
-            }
+            Self::Gpu { gpu, uuid, limit, context, swap } => Fields {
+                tag: 66,
+                code: swap.into(),
+                gpu,
+                a: limit.into(),
+                b: context.into(),
+                id: uuid,
+                ..blank
+            },
             Self::Refused { why, version } => {
                 Fields { tag: 67, code: why as u16, a: Fields::versions(version), ..blank }
             }
@@ -386,6 +485,16 @@ impl ToClient {
             Self::Taken { seq, gpu } => Fields { tag: 80, seq, gpu, ..blank },
             Self::Drain { seq, gpu, within_ns } => {
                 Fields { tag: 73, seq, gpu, a: within_ns, ..blank }
+            }
+            Self::Chunk { gpu, chunk, bytes } => {
+                Fields { tag: 96, gpu, a: chunk.into(), b: bytes, ..blank }
+            }
+            Self::DropChunk { chunk } => Fields { tag: 97, a: chunk.into(), ..blank },
+            Self::SwapOut { seq, gpu, within_ns } => {
+                Fields { tag: 98, seq, gpu, a: within_ns, ..blank }
+            }
+            Self::SwapIn { seq, gpu, units } => {
+                Fields { tag: 99, seq, gpu, a: units.into(), ..blank }
             }
         }
         .write()
@@ -418,6 +527,7 @@ impl ToClient {
                 uuid: f.id,
                 limit: Fields::units(f.a)?,
                 context: Fields::units(f.b)?,
+                swap: f.flag()?,
             },
             67 => Self::Refused {
                 why: Refusal::from_code(f.code).ok_or(Malformed::Code(f.code))?,
@@ -445,6 +555,10 @@ impl ToClient {
             82 => Self::Member { gpu, pid: Fields::units(f.a)?, held: Fields::units(f.b)? },
             83 => Self::Seen,
             73 => Self::Drain { seq, gpu, within_ns: f.a },
+            96 => Self::Chunk { gpu, chunk: Fields::units(f.a)?, bytes: f.b },
+            97 => Self::DropChunk { chunk: Fields::units(f.a)? },
+            98 => Self::SwapOut { seq, gpu, within_ns: f.a },
+            99 => Self::SwapIn { seq, gpu, units: Fields::units(f.a)? },
             tag => return Err(Malformed::Tag(tag)),
         })
     }
@@ -470,6 +584,18 @@ mod tests {
             ToBroker::Drained { seq: 5, gpu: 5, done: true, waiting: 7 },
             ToBroker::Drained { seq: 6, gpu: 5, done: false, waiting: 0 },
             ToBroker::Idle { gpu: 6, lease: 1 },
+            ToBroker::Reasons { gpu: 7, reasons: 1 << Reason::Mps as u32 },
+            ToBroker::ChunkGone { chunk: 8 },
+            ToBroker::Left { seq: 9, gpu: 8, units: 10 },
+            ToBroker::SwapEnded {
+                seq: 10,
+                gpu: 9,
+                outcome: Outcome::Host,
+                swapped: u32::MAX,
+                taken: 0,
+            },
+            ToBroker::SwappedFreed { gpu: 10, units: 11 },
+            ToBroker::WantMemory { gpu: 11, residency: 12 },
         ];
         for frame in said {
             assert_eq!(ToBroker::decode(&frame.encode()), Ok(frame));
@@ -481,7 +607,7 @@ mod tests {
     fn what_is_said_to_the_client_is_what_it_hears() {
         let said = [
             ToClient::Welcome { version: CURRENT, gpus: 16, tenant: u64::MAX, generation: 1 << 63 },
-            ToClient::Gpu { gpu: 15, uuid: [9; 16], limit: u32::MAX, context: 1 },
+            ToClient::Gpu { gpu: 15, uuid: [9; 16], limit: u32::MAX, context: 1, swap: true },
             ToClient::Refused { why: Refusal::WrongUser, version: CURRENT },
             ToClient::Grant { seq: 5, gpu: 0, units: 1 },
             ToClient::Deny { seq: 6, gpu: 1, why: Denial::Card },
@@ -493,6 +619,10 @@ mod tests {
             ToClient::Seen,
             ToClient::Taken { seq: 9, gpu: 4 },
             ToClient::Drain { seq: 10, gpu: 5, within_ns: u64::MAX },
+            ToClient::Chunk { gpu: 6, chunk: 11, bytes: 1 << 30 },
+            ToClient::DropChunk { chunk: u32::MAX },
+            ToClient::SwapOut { seq: 12, gpu: 7, within_ns: 13 },
+            ToClient::SwapIn { seq: 14, gpu: 8, units: 15 },
         ];
         for frame in said {
             assert_eq!(ToClient::decode(&frame.encode()), Ok(frame));

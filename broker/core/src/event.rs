@@ -131,6 +131,8 @@ pub enum Event {
 /// A card as a joining client is told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WelcomeGpu {
+    /// Its memory is to be allocated so that it can be moved.
+    pub swap: bool,
     pub uuid: Uuid,
     pub limit_units: u32,
     pub context_units: u32,
@@ -180,6 +182,11 @@ pub enum Action {
         client: ClientId,
         processes: u32,
     },
+    /// Write these words into a page, the number before the gate, and wake whoever waits if it opens.
+    Gate {
+        at: PageRef,
+        words: GateWords,
+    },
     /// The client's page is to say this limit.
     Limit {
         at: PageRef,
@@ -194,11 +201,6 @@ pub enum Action {
     Signal {
         client: ClientId,
         kill: bool,
-    },
-    /// Write these words into a page, the number before the gate, and wake whoever waits if it opens.
-    Gate {
-        at: PageRef,
-        words: GateWords,
     },
     /// Read these words now. Answer: [`Event::Pages`] before any other event.
     ReadPages {

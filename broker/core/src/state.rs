@@ -164,6 +164,12 @@ impl State {
                 self.drained(now, at, seq, done, waiting, actions);
             }
             ToBroker::Idle { gpu, lease } => self.is_idle(PageRef { client, slot: gpu }, lease),
+            ToBroker::Reasons { .. }
+            | ToBroker::ChunkGone { .. }
+            | ToBroker::Left { .. }
+            | ToBroker::SwapEnded { .. }
+            | ToBroker::SwappedFreed { .. }
+            | ToBroker::WantMemory { .. } => {}
         }
     }
 

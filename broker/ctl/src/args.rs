@@ -28,12 +28,17 @@ pub(crate) enum Command {
     Events(EventsArgs),
     /// Watch two tenants share a GPU, a simulated one where there is none
     Demo(DemoArgs),
+    /// Start, look at and break simulated machines
+    Sim(crate::sim::SimArgs),
     /// Check what this host has and lacks, with the line that helps
     Doctor(ViewArgs),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page of halfwarp or of one of its commands (`halfwarp man run | man -l -`)
     Man { command: Option<String> },
+    /// Outlive `halfwarp run` for as long as a process carries the token read from stdin
+    #[command(hide = true)]
+    Keep,
     /// Become a session of one's own, then PROGRAM: how a private broker is started
     #[command(hide = true)]
     Detached {

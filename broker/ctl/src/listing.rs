@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use halfwarp_rest::{Gpu, Tenant, TenantGpu};
+use halfwarp_rest::{Compute, Gpu, Tenant, TenantGpu};
 
 use crate::{
     args::{Form, ViewArgs},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Columns that are no numbers.
-const TEXTS: [&str; 7] = ["NAME", "STATE", "UUID", "MODE", "TENANTS", "COMMAND", "UID"];
+const TEXTS: [&str; 8] = ["NAME", "STATE", "UUID", "MODE", "TENANTS", "COMMAND", "UID", "GROUP"];
 
 /// What the narrow form has of names; the wide one has them whole.
 const NAME_WIDTH: usize = 14;
@@ -50,10 +50,10 @@ fn tenants_table(tenants: &[Tenant], wide: bool) -> String {
     let header: &[&str] = if wide {
         &[
             "ID", "NAME", "STATE", "GPU", "UUID", "HELD", "CONTEXTS", "REQUEST", "LIMIT",
-            "REFUSED", "SHARE", "PRIORITY", "UID", "PID", "COMMAND",
+            "REFUSED", "SHARE", "RECEIVED", "LEASE", "PRIORITY", "GROUP", "UID", "PID", "COMMAND",
         ]
     } else {
-        &["ID", "NAME", "STATE", "GPU", "HELD", "REQUEST", "LIMIT", "REFUSED", "PID", "COMMAND"]
+        &["ID", "NAME", "STATE", "GPU", "HELD", "LIMIT", "REFUSED", "RECEIVED", "PID", "COMMAND"]
     };
     let mut table = output::table(header, &TEXTS);
     for tenant in tenants {
@@ -78,7 +78,10 @@ fn tenants_table(tenants: &[Tenant], wide: bool) -> String {
                 ("LIMIT", card(|gpu| exact(gpu.limit_bytes))),
                 ("REFUSED", card(|gpu| gpu.refused.to_string())),
                 ("SHARE", first(share(tenant))),
+                ("RECEIVED", card(|gpu| received(&gpu.compute))),
+                ("LEASE", card(|gpu| lease(&gpu.compute))),
                 ("PRIORITY", first(tenant.priority.to_string())),
+                ("GROUP", first(tenant.group.clone().unwrap_or_else(|| "-".to_owned()))),
                 ("UID", first(tenant.uid.to_string())),
                 ("PID", process.map(|process| process.pid.to_string()).unwrap_or_default()),
                 ("COMMAND", command.unwrap_or_default()),
@@ -106,6 +109,19 @@ fn share(tenant: &Tenant) -> String {
     format!("{}..{}", tenant.share, tenant.share_limit)
 }
 
+/// Part of the card over the last seconds; a dash where nothing is counted.
+fn received(compute: &Compute) -> String {
+    compute.share_received.map_or_else(|| "-".to_owned(), |part| format!("{:.0}%", part * 100.0))
+}
+
+fn lease(compute: &Compute) -> String {
+    if compute.interlocked {
+        format!("{}, interlocked", compute.lease)
+    } else {
+        compute.lease.clone()
+    }
+}
+
 fn gpus_table(gpus: &[Gpu], wide: bool) -> String {
     let header: &[&str] = if wide {
         &[
@@ -113,6 +129,7 @@ fn gpus_table(gpus: &[Gpu], wide: bool) -> String {
             "UUID",
             "NAME",
             "MODE",
+            "LEASE",
             "TOTAL",
             "USED",
             "REQUESTED",
@@ -134,6 +151,7 @@ fn gpus_table(gpus: &[Gpu], wide: bool) -> String {
             ("UUID", uuid.to_owned()),
             ("NAME", shown(&gpu.name, CARD_WIDTH, wide)),
             ("MODE", format!("{:?}", gpu.mode).to_lowercase()),
+            ("LEASE", format!("{}ms", gpu.lease_ms)),
             ("TOTAL", exact(gpu.memory_total_bytes)),
             ("USED", gpu.memory_used_bytes.map_or_else(|| "-".to_owned(), held)),
             ("REQUESTED", exact(gpu.memory_requested_bytes)),
@@ -181,7 +199,7 @@ mod tests {
                 held_bytes: Bytes((1 << 20) + 512),
                 context_bytes: Bytes(1 << 20),
                 refused: 3,
-                compute: halfwarp_rest::Compute::default(),
+                compute: Compute { share_received: Some(0.244), ..Compute::default() },
             }],
         }
     }
@@ -195,7 +213,7 @@ mod tests {
         let text = tenants_table(&[tenant()], false);
         let lines: Vec<&str> = text.lines().collect();
         let first =
-            ["7", "train", "running", "0", "2MiB", "4096MiB", "16384MiB", "3", "41", "worker-41"];
+            ["7", "train", "running", "0", "2MiB", "16384MiB", "3", "24%", "41", "worker-41"];
         assert_eq!(words(lines[1]), first);
         assert_eq!(words(lines[2]), ["42", "worker-42"]);
         assert_eq!(lines.len(), 3);
@@ -210,7 +228,7 @@ mod tests {
             assert!(words(text.lines().nth(1).expect("a line")).contains(&said), "{said}: {text}");
         }
         let columns = |text: &str| words(text.lines().next().expect("a header")).len();
-        assert_eq!((columns(&text), columns(&gpus_table(&[], true))), (15, 11));
+        assert_eq!((columns(&text), columns(&gpus_table(&[], true))), (18, 12));
     }
 
     #[test]

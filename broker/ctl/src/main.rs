@@ -17,6 +17,7 @@ mod output;
 mod pages;
 mod run;
 mod set;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -57,8 +58,10 @@ fn obey(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Events(asked) => events::events(&asked),
         Command::Demo(asked) => demo::demo(&asked),
         Command::Doctor(view) => doctor::doctor(&view),
+        Command::Sim(asked) => sim::sim(&asked),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { command } => pages::manual(command.as_deref()),
+        Command::Keep => Ok(run::keeper::keep()),
         Command::Detached { program, arguments } => broker::detached(&program, &arguments),
     }
 }

@@ -1,12 +1,14 @@
 //! `halfwarp run`: finds or starts the broker, asks it for a tenant, runs the program with the
-//! library in it, passes signals on, gives the tenant back, ends as the program did.
+//! library in it, passes signals on, gives the tenant back unless a daemon was left, ends as the
+//! program did.
 
 mod child;
 mod environment;
+pub(crate) mod keeper;
 
 use std::{
     ffi::OsString,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, ExitCode},
     time::Duration,
 };
@@ -14,6 +16,7 @@ use std::{
 use halfwarp_rest::{Admitted, NewTenant};
 
 pub(crate) use environment::{SIM_ENVIRONMENT, preloadable};
+use keeper::Keeper;
 
 use crate::{
     args::RunArgs,
@@ -33,12 +36,16 @@ pub(crate) fn run(asked: &RunArgs) -> Result<ExitCode, Failure> {
     let artefacts = Artefacts::beside_self()?;
     let library = preloadable(artefacts.sound_library()?)?;
     let place = Place::choose(&asked.which)?;
-    let (client, broker, admitted) = admit(asked, &place, &artefacts)?;
+    let mut keeper = Keeper::start()?;
+    let (client, broker, admitted) = admit(asked, &place, &artefacts, keeper.pid())?;
+    keeper.keep(&admitted.token);
     let variables = environment::of_a_tenant(&admitted, &library, place.sim.as_ref(), |name| {
         std::env::var_os(name)
     });
     let ended = child::run(&asked.command, &variables, broker);
-    give_back(&client.within(GIVE_BACK_DEADLINE), admitted.id);
+    if !keeper::carried(&admitted.token) {
+        give_back(&client.within(GIVE_BACK_DEADLINE), admitted.id);
+    }
     ended.map(ExitCode::from)
 }
 
@@ -47,8 +54,9 @@ fn admit(
     asked: &RunArgs,
     place: &Place,
     artefacts: &Artefacts,
+    keeper: u32,
 ) -> Result<(Client, Option<Child>, Admitted), Failure> {
-    let wish = wish(asked);
+    let wish = wish(asked, keeper);
     for last in [false, true] {
         let (client, child) = connect(place, artefacts)?;
         match client.admit(&wish) {
@@ -76,7 +84,7 @@ fn connect(place: &Place, artefacts: &Artefacts) -> Result<(Client, Option<Child
     Ok((client, None))
 }
 
-fn wish(asked: &RunArgs) -> NewTenant {
+fn wish(asked: &RunArgs, keeper: u32) -> NewTenant {
     NewTenant {
         name: asked.name.clone().or_else(|| program_name(&asked.command[0])),
         gpus: asked.gpus.clone(),
@@ -87,7 +95,7 @@ fn wish(asked: &RunArgs) -> NewTenant {
         group: asked.group.clone(),
         swap: asked.swap,
         on_reclaim: asked.on_reclaim,
-        runner_pid: Some(std::process::id()),
+        runner_pid: Some(keeper),
     }
 }
 
@@ -101,11 +109,11 @@ fn program_name(program: &OsString) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Ends the tenant, unless processes of it live on (a daemon it started): then the broker ends it
-/// after the last of them.
+/// Ends the tenant at once, since no process is left that could join it. Where one has joined and lives
+/// on (with another text in its environment's place by now), the broker ends it after the last of them.
 fn give_back(client: &Client, id: u64) {
     let ended = client.tenant(id).and_then(|tenant| {
-        let lives = |pid: u32| PathBuf::from(format!("/proc/{pid}")).exists();
+        let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
         if tenant.processes.iter().any(|process| lives(process.pid)) {
             return Ok(());
         }

@@ -75,6 +75,13 @@ labels! {
         context_charged "a context is charged, the driver has not been asked";
         driver_made_context "the driver has made the context, its cost is not settled";
         context_settled "the context's cost is settled";
+        gate_passed "a gate was passed by the slow way, the driver has not been asked";
+        want_sent "the broker was told that a thread waits";
+        gate_waiting "a thread is about to sleep at a closed gate";
+        drain_asked "a drain is asked for, nothing is looked at";
+        drain_marked "the marks of a drain are set, none is looked at";
+        drained_sent "the answer to a drain is on its way";
+        idle_sent "the broker was told that the turn is not needed";
         broker_lost "the connection has ended";
         rejoin_adopted "the new pages hold what was held, nothing is counted yet";
         rejoin_counted "the holdings are on their way to the new broker";

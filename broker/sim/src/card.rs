@@ -11,21 +11,22 @@ const SLICE_NS: Nanos = 2_000_000;
 /// Granularity of the log.
 pub(crate) const BIN_NS: Nanos = 1_000_000;
 
+/// Flags that kernels have set, on any card.
+pub(crate) type Flags = BTreeSet<u64>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Card {
     queues: BTreeMap<ClientId, BTreeMap<u32, VecDeque<Kernel>>>,
     current: Option<ClientId>,
     slice_end: Nanos,
     at: Nanos,
-    /// Flags that kernels have set by beginning to run.
-    flags: BTreeSet<u64>,
     /// Time of the card by process and bin.
     pub(crate) log: BTreeMap<ClientId, Vec<u32>>,
 }
 
 impl Card {
-    pub(crate) fn push(&mut self, client: ClientId, stream: u32, kernel: Kernel) {
-        self.queues.entry(client).or_default().entry(stream).or_default().push_back(kernel);
+    pub(crate) fn push(&mut self, client: ClientId, kernel: Kernel) {
+        self.queues.entry(client).or_default().entry(kernel.stream).or_default().push_back(kernel);
     }
 
     pub(crate) fn queued(&self, client: ClientId) -> usize {
@@ -44,8 +45,8 @@ impl Card {
         self.queued(client) > 0
     }
 
-    /// Runs up to `now`; who has finished kernels.
-    pub(crate) fn advance(&mut self, now: Nanos) -> Vec<(ClientId, Kernel)> {
+    /// Runs up to `now`; who has finished kernels. What begins to run sets its flags.
+    pub(crate) fn advance(&mut self, now: Nanos, flags: &mut Flags) -> Vec<(ClientId, Kernel)> {
         let ns = now - self.at;
         let from = std::mem::replace(&mut self.at, now);
         let mut finished = Vec::new();
@@ -53,7 +54,7 @@ impl Card {
             self.note(client, from, now);
             for stream in self.queues.get_mut(&client).into_iter().flat_map(BTreeMap::values_mut) {
                 let Some(kernel) = stream.front_mut() else { continue };
-                if kernel.needs.is_some_and(|flag| !self.flags.contains(&flag)) {
+                if kernel.needs.is_some_and(|flag| !flags.contains(&flag)) {
                     continue;
                 }
                 kernel.left_ns = kernel.left_ns.saturating_sub(ns);
@@ -64,12 +65,12 @@ impl Card {
                 }
             }
         }
-        self.turn(now);
+        self.turn(now, flags);
         finished
     }
 
-    /// Whose turn it is; what begins to run sets its flags.
-    fn turn(&mut self, now: Nanos) {
+    /// Whose turn it is.
+    fn turn(&mut self, now: Nanos, flags: &mut Flags) {
         let ids: Vec<ClientId> =
             self.queues.keys().copied().filter(|c| self.has_work(*c)).collect();
         let stays = self.current.is_some_and(|c| self.has_work(c) && now < self.slice_end);
@@ -80,14 +81,14 @@ impl Card {
         }
         let Some(streams) = self.current.and_then(|c| self.queues.get(&c)) else { return };
         let fronts = streams.values().filter_map(VecDeque::front);
-        self.flags.extend(fronts.filter_map(|kernel| kernel.sets));
+        flags.extend(fronts.filter_map(|kernel| kernel.sets));
     }
 
     /// When something changes by itself, at the latest.
-    pub(crate) fn next(&self) -> Option<Nanos> {
+    pub(crate) fn next(&self, flags: &Flags) -> Option<Nanos> {
         let streams = self.queues.get(&self.current?)?;
         let fronts = streams.values().filter_map(VecDeque::front);
-        let runs = |kernel: &&Kernel| kernel.needs.is_none_or(|flag| self.flags.contains(&flag));
+        let runs = |kernel: &&Kernel| kernel.needs.is_none_or(|flag| flags.contains(&flag));
         let first = fronts.filter(runs).map(|kernel| self.at + kernel.left_ns).min();
         let others = self.queues.keys().filter(|c| self.has_work(**c)).count() > 1;
         let slice = others.then_some(self.slice_end.max(self.at + 1));

@@ -19,7 +19,7 @@ pub use load::{Busy, Load, Op, Pair, Requests, Training};
 pub use measure::{jain, percentile};
 pub use process::Kernel;
 pub use random::Random;
-pub use world::{Spec, World};
+pub use world::{Spec, World, facts};
 
 /// Nanoseconds of made-up time.
 pub type Nanos = u64;

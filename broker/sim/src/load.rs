@@ -15,6 +15,8 @@ pub enum Op {
     },
     /// Waits for all that this process has on its cards.
     Sync,
+    /// Waits for what this thread has launched.
+    SyncStream,
     SleepUntil(Nanos),
     /// From `since` until now is the time of one request.
     Request {
@@ -167,7 +169,7 @@ impl Load for Pair {
                 self.round += 1;
                 Op::Launch { slot: self.slot, ns: self.ns, needs: Some(needs), sets: Some(sets) }
             }
-            _ => Op::Sync,
+            _ => Op::SyncStream,
         }
     }
 }

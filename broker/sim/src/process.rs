@@ -13,6 +13,10 @@ use crate::{
 
 /// Nothing launched for this long and nothing running is idle.
 pub(crate) const IDLE_NS: Nanos = 5_000_000;
+/// With a full queue in which nothing has moved for this long, a launch passes all the same.
+pub(crate) const STUCK_NS: Nanos = 8_000_000;
+/// What a kernel counts as that was never seen to end.
+pub(crate) const UNKNOWN_NS: Nanos = 4_000_000;
 /// What a launch costs its thread.
 pub(crate) const LAUNCH_NS: Nanos = 3_000;
 /// Launches that the driver takes before it blocks.
@@ -25,6 +29,7 @@ pub struct Kernel {
     pub whole_ns: Nanos,
     /// What it counts as while in flight.
     pub guess_ns: Nanos,
+    pub stream: u32,
     pub needs: Option<u64>,
     pub sets: Option<u64>,
 }
@@ -34,7 +39,6 @@ pub(crate) struct Thread {
     pub(crate) load: Box<dyn Load>,
     /// Not done yet.
     pub(crate) op: Option<Op>,
-    pub(crate) at_gate: bool,
     pub(crate) asleep_until: Nanos,
 }
 
@@ -46,6 +50,7 @@ pub(crate) struct Door {
     pub(crate) said_idle: Option<u32>,
     pub(crate) in_flight: usize,
     pub(crate) in_flight_ns: Nanos,
+    pub(crate) in_flight_by_stream: BTreeMap<u32, usize>,
     /// Last launch, completion or opening.
     pub(crate) stirred: Nanos,
     /// `seq` and deadline of drains that have no answer yet.
@@ -67,14 +72,19 @@ pub(crate) struct Process {
 
 /// What a thread that wants to launch does.
 pub(crate) enum Pass {
-    Launch { guess_ns: Nanos },
+    Launch {
+        guess_ns: Nanos,
+    },
     WaitsAtGate(Option<ToBroker>),
-    WaitsForRoom,
+    /// Until a kernel ends, or until then.
+    WaitsForRoom {
+        until: Option<Nanos>,
+    },
 }
 
 impl Process {
     /// The library's check before a launch.
-    pub(crate) fn pass(&mut self, slot: u8, ns: Nanos) -> Pass {
+    pub(crate) fn pass(&mut self, now: Nanos, stream: u32, slot: u8, ns: Nanos) -> Pass {
         let known = self.learnt.get(&key(ns)).copied();
         let door = &mut self.doors[usize::from(slot)];
         let GateWords { gate, lease, bound_ns } = door.words;
@@ -82,15 +92,19 @@ impl Process {
             let first = door.said_want.replace(lease) != Some(lease);
             return Pass::WaitsAtGate(first.then_some(ToBroker::Want { gpu: slot, lease }));
         }
-        let guess_ns = known.unwrap_or_else(|| Nanos::from(bound_ns));
+        let guess_ns = known.unwrap_or(UNKNOWN_NS);
         if door.in_flight >= QUEUE_MAX {
-            return Pass::WaitsForRoom;
+            return Pass::WaitsForRoom { until: None };
         }
-        if bound_ns > 0
-            && door.in_flight > 0
-            && door.in_flight_ns + guess_ns > Nanos::from(bound_ns)
-        {
-            return Pass::WaitsForRoom;
+        let full = door.in_flight > 0 && door.in_flight_ns + guess_ns > Nanos::from(bound_ns);
+        if bound_ns > 0 && full {
+            // What runs may wait for this launch, unless that stands behind it in its own stream: the
+            // bound gives way when nothing moves.
+            let behind = door.in_flight_by_stream.get(&stream).is_some_and(|count| *count > 0);
+            let until = (!behind).then_some(door.stirred + STUCK_NS);
+            if until.is_none_or(|until| now < until) {
+                return Pass::WaitsForRoom { until };
+            }
         }
         Pass::Launch { guess_ns }
     }
@@ -99,6 +113,7 @@ impl Process {
         let door = &mut self.doors[slot];
         door.in_flight -= 1;
         door.in_flight_ns -= kernel.guess_ns;
+        *door.in_flight_by_stream.entry(kernel.stream).or_default() -= 1;
         door.stirred = now;
         let seen = self.learnt.entry(key(kernel.whole_ns)).or_default();
         *seen = (*seen).max(kernel.whole_ns);

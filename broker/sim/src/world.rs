@@ -14,7 +14,7 @@ use halfwarp_rest::{GpuChange, Mode, NewTenant, TenantChange};
 
 use crate::{
     Nanos,
-    card::{BIN_NS, Card},
+    card::{BIN_NS, Card, Flags},
     load::{Load, Op},
     process::{Door, IDLE_NS, Kernel, LAUNCH_NS, Pass, Process, Thread},
     random::Random,
@@ -51,6 +51,7 @@ pub struct World {
     /// What happened to the broker and what it did, for replaying.
     pub record: Vec<(Nanos, Event, Vec<Action>)>,
     cards: Vec<Card>,
+    flags: Flags,
     /// When each card is looked at next.
     cards_due: Vec<Option<Nanos>>,
     processes: BTreeMap<ClientId, Process>,
@@ -64,7 +65,6 @@ pub struct World {
     gates: BTreeMap<u64, (PageRef, GateWords)>,
     random: Random,
     next_client: u64,
-    /// Time that a card stood still while somebody waited at a gate, by card.
     recording: bool,
 }
 
@@ -72,7 +72,9 @@ fn uuid(card: usize) -> Uuid {
     Uuid([card as u8 + 1; 16])
 }
 
-fn facts(card: usize) -> CardFacts {
+/// A made-up card, as the broker is told of it.
+#[must_use]
+pub fn facts(card: usize) -> CardFacts {
     CardFacts {
         uuid: uuid(card),
         index: card as u32,
@@ -85,6 +87,16 @@ fn facts(card: usize) -> CardFacts {
 impl World {
     #[must_use]
     pub fn new(cards: usize, mode: Mode, seed: u64) -> Self {
+        Self::made(cards, mode, seed, false)
+    }
+
+    /// One that keeps all that happens to the broker and what it does.
+    #[must_use]
+    pub fn recorded(cards: usize, mode: Mode, seed: u64) -> Self {
+        Self::made(cards, mode, seed, true)
+    }
+
+    fn made(cards: usize, mode: Mode, seed: u64, recording: bool) -> Self {
         let facts = (0..cards).map(facts).collect();
         let state = State::new(0, Config::default(), facts);
         let mut world = Self {
@@ -94,6 +106,7 @@ impl World {
             record: Vec::new(),
             cards: (0..cards).map(|_| Card::default()).collect(),
             cards_due: vec![None; cards],
+            flags: Flags::new(),
             processes: BTreeMap::new(),
             tokens: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -104,17 +117,12 @@ impl World {
             gates: BTreeMap::new(),
             random: Random::new(seed),
             next_client: 1,
-            recording: false,
+            recording,
         };
         for card in 0..cards {
             world.change_gpu(card, GpuChange { mode: Some(mode), lease_ms: None });
         }
         world
-    }
-
-    /// Keeps all that happens to the broker from now on.
-    pub const fn record(&mut self) {
-        self.recording = true;
     }
 
     pub fn change_gpu(&mut self, card: usize, to: GpuChange) {
@@ -155,7 +163,7 @@ impl World {
         let peer = Peer { pid: client.0 as u32, uid: 1, command: "program".to_owned() };
         let token = self.tokens[&tenant];
         let hello = Event::Hello { client, peer, version: CURRENT, token, at_s: 0 };
-        let thread = |load| Thread { load, op: None, at_gate: false, asleep_until: self.now };
+        let thread = |load| Thread { load, op: None, asleep_until: self.now };
         let threads: Vec<Thread> = loads.into_iter().map(thread).collect();
         let process = Process {
             cards: Vec::new(),
@@ -230,7 +238,6 @@ impl World {
             Then::Card(card) if self.cards_due[card] == Some(self.now) => {
                 self.cards_due[card] = None;
                 self.run_card(card);
-                self.card_changed(card);
             }
             // Something else came before.
             Then::Card(_) => {}
@@ -353,7 +360,8 @@ impl World {
     }
 
     fn run_card(&mut self, card: usize) {
-        let finished = self.cards[card].advance(self.now);
+        let flags = self.flags.len();
+        let finished = self.cards[card].advance(self.now, &mut self.flags);
         for (client, kernel) in finished {
             let now = self.now;
             let Some(process) = self.processes.get_mut(&client) else { continue };
@@ -363,10 +371,15 @@ impl World {
             self.later(IDLE_NS, Then::Door(client, slot));
             self.wake_threads(client);
         }
+        self.card_changed(card);
+        if self.flags.len() > flags {
+            // Somebody on another card may have waited for it.
+            (0..self.cards.len()).for_each(|other| self.card_changed(other));
+        }
     }
 
     fn card_changed(&mut self, card: usize) {
-        let next = self.cards[card].next();
+        let next = self.cards[card].next(&self.flags);
         if next.is_some() && next != self.cards_due[card] {
             let next = next.map(|at| at.max(self.now));
             self.cards_due[card] = next;
@@ -392,27 +405,17 @@ impl World {
         }
         let op = own.op.take().unwrap_or_else(|| own.load.next(now, random));
         match op {
-            Op::Launch { slot, ns, needs, sets } => match process.pass(slot, ns) {
-                Pass::Launch { guess_ns } => {
-                    let kernel = Kernel { left_ns: ns.max(1), whole_ns: ns, guess_ns, needs, sets };
-                    self.launch(client, thread, slot, kernel);
-                    false
-                }
-                Pass::WaitsAtGate(frame) => {
-                    let own = &mut process.threads[thread];
-                    (own.op, own.at_gate) = (Some(op), true);
-                    if let Some(frame) = frame {
-                        self.say(client, frame);
-                    }
-                    false
-                }
-                Pass::WaitsForRoom => {
-                    process.threads[thread].op = Some(op);
-                    false
-                }
-            },
-            Op::Sync => {
-                let done = process.doors.iter().all(|door| door.in_flight == 0);
+            Op::Launch { slot, ns, .. } => {
+                let pass = process.pass(now, thread as u32, slot, ns);
+                self.passed(client, thread, op, pass);
+                false
+            }
+            Op::Sync | Op::SyncStream => {
+                let stream = thread as u32;
+                let done = process.doors.iter().all(|door| match op {
+                    Op::Sync => door.in_flight == 0,
+                    _ => door.in_flight_by_stream.get(&stream).is_none_or(|count| *count == 0),
+                });
                 if !done {
                     process.threads[thread].op = Some(op);
                 }
@@ -434,22 +437,47 @@ impl World {
         }
     }
 
+    fn passed(&mut self, client: ClientId, thread: usize, op: Op, pass: Pass) {
+        let Some(process) = self.processes.get_mut(&client) else { return };
+        let own = &mut process.threads[thread];
+        match (pass, op) {
+            (Pass::Launch { guess_ns }, Op::Launch { slot, ns, needs, sets }) => {
+                let stream = thread as u32;
+                let left_ns = ns.max(1);
+                let kernel = Kernel { left_ns, whole_ns: ns, guess_ns, stream, needs, sets };
+                self.launch(client, thread, slot, kernel);
+            }
+            (Pass::Launch { .. }, _) => {}
+            (Pass::WaitsAtGate(frame), _) => {
+                own.op = Some(op);
+                if let Some(frame) = frame {
+                    self.say(client, frame);
+                }
+            }
+            (Pass::WaitsForRoom { until }, _) => {
+                own.op = Some(op);
+                if let Some(until) = until {
+                    self.later(until.saturating_sub(self.now), Then::Thread(client, thread));
+                }
+            }
+        }
+    }
+
     fn launch(&mut self, client: ClientId, thread: usize, slot: u8, kernel: Kernel) {
         let now = self.now;
         let Some(process) = self.processes.get_mut(&client) else { return };
         let own = &mut process.threads[thread];
-        own.at_gate = false;
         own.asleep_until = now + LAUNCH_NS;
         let card = process.cards[usize::from(slot)];
         let door = &mut process.doors[usize::from(slot)];
         door.in_flight += 1;
         door.in_flight_ns += kernel.guess_ns;
+        *door.in_flight_by_stream.entry(kernel.stream).or_default() += 1;
         door.stirred = now;
         door.launched += 1;
         self.run_card(card);
-        self.cards[card].push(client, thread as u32, kernel);
+        self.cards[card].push(client, kernel);
         self.run_card(card);
-        self.card_changed(card);
         self.later(LAUNCH_NS, Then::Thread(client, thread));
     }
 }

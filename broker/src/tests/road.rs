@@ -30,7 +30,10 @@ async fn a_process_joins_with_two_sealed_pages_and_its_card() {
     assert_eq!((version, gpus, tenant), (CURRENT, 1, 1));
     let card = guest.hear().await.expect("a card");
     let context = 168 * MIB;
-    assert_eq!(card, ToClient::Gpu { gpu: 0, uuid: uuid().0, limit: 1024 * MIB, context });
+    assert_eq!(
+        card,
+        ToClient::Gpu { gpu: 0, uuid: uuid().0, limit: 1024 * MIB, context, swap: false }
+    );
     let seals: Vec<_> =
         guest.descriptors.iter().map(|fd| fcntl_get_seals(fd).expect("seals")).collect();
     let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;

@@ -25,7 +25,13 @@ pub struct FromStageOne {
     pub dlsym: Option<Dlsym>,
     /// Stage one's own handle: symbols looked up in it are the exported stubs.
     pub handle: *mut c_void,
+    /// Where each thread's [`THREAD_BYTES`] zeroed bytes lie, from its thread pointer: stage one is
+    /// there when a process starts, so its own are at the same distance in every thread.
+    pub thread_block: isize,
 }
+
+/// Bytes that stage one keeps for stage two in every thread.
+pub const THREAD_BYTES: usize = 128;
 
 /// Stage two to stage one. The slots stay valid until the process ends.
 #[repr(C)]

@@ -14,7 +14,7 @@ use super::{
     linear::{is_allocated, refuse},
     pool,
 };
-use crate::{process::Process, real::call, sys::Errno};
+use crate::{capture, process::Process, real::call, sys::Errno, thread};
 
 /// Releases what the books say is free.
 pub(super) fn release_all(process: &Process, freed: impl IntoIterator<Item = Freed>) {
@@ -53,6 +53,8 @@ fn make(
     };
     label::context_charged();
     let code = create();
+    // Most forms make it current.
+    thread::here().forget_context();
     label::driver_made_context();
     if !code.is_ok() {
         let freed = process.books().end_overhead(slot);
@@ -137,7 +139,9 @@ macro_rules! destroys {
             let process = joined!(destroy());
             let _errno = Errno::keep();
             let mark = process.books().mark();
+            let ending = capture::begin_end(process, Some(context));
             let code = destroy();
+            capture::finish_end(process, ending, code.is_ok());
             if code.is_ok() {
                 end(process, context, mark);
                 // If the handle stands for a later one already, that has taken its place.
@@ -190,8 +194,12 @@ macro_rules! primary_ends {
             let process = joined!(give_up());
             let _errno = Errno::keep();
             let mark = process.books().mark();
+            let primary = process.books().primary_of(device);
+            let ending = capture::begin_end(process, primary);
             let code = give_up();
-            if code.is_ok() && ($resets || last_release(process, device)) {
+            let gone = code.is_ok() && ($resets || last_release(process, device));
+            capture::finish_end(process, ending, gone);
+            if gone {
                 primary_ended(process, device, $resets.then_some(mark));
             }
             code

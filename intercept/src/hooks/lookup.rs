@@ -8,7 +8,6 @@
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
-    ptr::null_mut,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -21,9 +20,6 @@ use crate::{
     real::{self, call},
     sys::Errno,
 };
-
-/// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
-const PER_THREAD: u64 = 2;
 
 /// The driver's answer to each row's own version, 0 until asked; it never changes.
 static OWN_ANSWER: [AtomicUsize; DriverFn::COUNT] =
@@ -42,7 +38,9 @@ unsafe fn replace(symbol: *const c_char, out: *mut *mut c_void, version: c_int, 
     // SAFETY: the driver succeeded, so it has written here.
     let answer = unsafe { out.read() } as usize;
     let version = u32::try_from(version).unwrap_or(0);
-    let Some(row) = DriverFn::answering(asked, version, flags & PER_THREAD != 0) else { return };
+    let Some(row) = DriverFn::answering(asked, version, flags & real::PER_THREAD != 0) else {
+        return;
+    };
     if answer == 0 {
         return;
     }
@@ -63,19 +61,9 @@ fn own_answer(row: DriverFn, symbol: *const c_char, flags: u64) -> usize {
     if seen != 0 {
         return seen;
     }
-    let mut answer: *mut c_void = null_mut();
-    let version = c_int::try_from(row.row().version).unwrap_or(0);
-    let code = if real::has(DriverFn::cuGetProcAddress_v2) {
-        let mut status = 0;
-        // SAFETY: the caller's text, and outputs of ours.
-        unsafe {
-            call::cuGetProcAddress_v2(symbol, &raw mut answer, version, flags, &raw mut status)
-        }
-    } else {
-        // SAFETY: as above.
-        unsafe { call::cuGetProcAddress(symbol, &raw mut answer, version, flags) }
-    };
-    let address = if code.is_ok() { answer as usize } else { 0 };
+    // SAFETY: the caller's text, which the driver has read before.
+    let name = unsafe { CStr::from_ptr(symbol) };
+    let address = real::proc_address(name, row.row().version, flags);
     known.store(address, Ordering::Relaxed);
     address
 }

@@ -1,5 +1,7 @@
 //! The rows that the library answers itself: one function a row, named as the driver names it, with
-//! the row's own parameters. A row marked `Hook` without a function here does not compile.
+//! the row's own parameters. A row marked `Hook` without a function here does not compile. A row that
+//! the driver answers, but behind a gate, gets its function from the table's columns alone
+//! (`forwarded`), as `real::call` does for the hooks.
 //!
 //! Every hook begins with [`joined`]: a process that has not joined (before `cuInit`, a forked child)
 //! gets the driver's own answer, one whose join was refused an error. Null outputs and sizes of zero
@@ -8,6 +10,7 @@
 
 mod array;
 mod context;
+mod current;
 mod info;
 mod linear;
 mod lookup;
@@ -18,7 +21,7 @@ mod start;
 mod sync;
 mod vmm;
 
-use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 use shim_cuda_headers::driver_table;
 use shim_cuda_headers::*;
@@ -58,7 +61,7 @@ use joined;
 
 /// The context current on this thread and the card it is on; `None` where the driver will say what
 /// is wrong (no context, not initialised).
-fn current(process: &Process) -> Option<(CUcontext, Slot)> {
+pub(crate) fn current(process: &Process) -> Option<(CUcontext, Slot)> {
     let mut context = CUcontext(0);
     // SAFETY: a writable handle.
     let code = unsafe { call::cuCtxGetCurrent(&raw mut context) };
@@ -107,12 +110,50 @@ macro_rules! hooks {
         /// Address of the hook for a row, or 0 for a row that the driver answers.
         pub(crate) fn address(row: DriverFn) -> usize {
             match row {
-                $(DriverFn::$symbol => hooks!(@address $answer $memory $symbol ($($ty),*)),)*
+                $(DriverFn::$symbol => hooks!(
+                    @address $answer $gate $lifetime $memory $symbol ($($ty),*)
+                ),)*
             }
         }
+
+        /// Rows that the driver answers behind a gate, or that tell of a stream, a function or a graph.
+        #[allow(dead_code, reason = "most rows lead straight to the driver")]
+        #[allow(unused_imports, reason = "the table decides which types appear")]
+        #[allow(clippy::too_many_arguments, reason = "the vendor's own signatures")]
+        mod forwarded {
+            use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
+            use shim_cuda_headers::*;
+
+            $(pub(super) unsafe extern "C" fn $symbol($($arg: $ty),*) -> CUresult {
+                // SAFETY: the arguments are the caller's, passed on unchanged.
+                unsafe { crate::real::call::$symbol($($arg),*) }
+            })*
+        }
     };
-    (@address Forward $memory:ident $symbol:ident ($($ty:ty),*)) => { 0 };
-    (@address Hook $memory:ident $symbol:ident ($($ty:ty),*)) => {{
+    (@address Forward Open MakesStream $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@address Forward Open FreesStream $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@address Forward Open FreesGraphExec $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@address Forward Open FreesModule $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@address Forward Open FreesLibrary $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@address Forward Open $lifetime:ident $memory:ident $symbol:ident ($($ty:ty),*)) => { 0 };
+    (@address Forward $gate:ident $lifetime:ident $memory:ident $symbol:ident ($($ty:ty),*)) => {
+        hooks!(@forwarded $symbol ($($ty),*))
+    };
+    (@forwarded $symbol:ident ($($ty:ty),*)) => {{
+        let wrapped: unsafe extern "C" fn($($ty),*) -> CUresult = forwarded::$symbol;
+        wrapped as usize
+    }};
+    (@address Hook $gate:ident $lifetime:ident $memory:ident $symbol:ident ($($ty:ty),*)) => {{
         let hook: unsafe extern "C" fn($($ty),*) -> CUresult = by_memory!($memory $symbol);
         hook as usize
     }};
@@ -121,7 +162,7 @@ macro_rules! hooks {
 /// Rows that cost no memory.
 mod nothing {
     pub(crate) use super::{
-        info::*, lookup::*, pool::nothing::*, start::*, sync::*, vmm::nothing::*,
+        current::*, info::*, lookup::*, pool::nothing::*, start::*, sync::*, vmm::nothing::*,
     };
 }
 

@@ -1,7 +1,7 @@
 //! Stage one of the library: what is preloaded into every process of a tenant.
 //!
 //! It exports every driver and NVML function of the table under the SONAME `libcuda.so.1`, and
-//! `dlsym`. It does nothing when it is loaded: no constructor, no thread, no file, no libc call. The
+//! `dlsym` and `dlvsym`. It does nothing when it is loaded: no constructor, no thread, no file, no libc call. The
 //! first CUDA call opens stage two beside it; until then a process pays for a mapping.
 //! It is not the place for behaviour: no decision about a call is made here.
 //!
@@ -16,6 +16,7 @@ mod exports;
 mod lookup;
 mod names;
 mod open;
+mod walk;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

@@ -1,4 +1,4 @@
-//! What `dlsym` answers. It never answers by itself: it chooses the handle with which the real
+//! What `dlsym` and `dlvsym` answer. `dlsym` never answers by itself: it chooses the handle with which the real
 //! `dlsym` is asked, and the real one answers the caller.
 //!
 //! | the name | the handle | asked instead |
@@ -22,7 +22,7 @@ use halfwarp_gate::stage::Dlsym;
 use crate::{
     names::{Name, row_of},
     open::{handle_that_answers, own_base},
-    x86_64::dlvsym_address,
+    walk::next_function,
 };
 
 /// Address of the real `dlsym`; 0 until [`find_dlsym_slow`] has run.
@@ -33,23 +33,49 @@ extern "C" fn no_dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
     null_mut()
 }
 
+type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+
+/// Address of the real `dlvsym`; 0 until [`find_dlvsym_slow`] has run.
+pub(crate) static REAL_DLVSYM: AtomicUsize = AtomicUsize::new(0);
+
+/// Answers nothing: stands in where no real `dlvsym` can be found, as on musl.
+extern "C" fn no_dlvsym(_: *mut c_void, _: *const c_char, _: *const c_char) -> *mut c_void {
+    null_mut()
+}
+
+pub(crate) extern "C" fn find_dlvsym_slow() {
+    let found = next_function(c"dlvsym");
+    let address = if found == 0 { no_dlvsym as *const () as usize } else { found };
+    REAL_DLVSYM.store(address, Ordering::Relaxed);
+}
+
+fn real_dlvsym() -> Dlvsym {
+    if REAL_DLVSYM.load(Ordering::Relaxed) == 0 {
+        find_dlvsym_slow();
+    }
+    // SAFETY: the only values stored are addresses of functions of this type.
+    unsafe { mem::transmute::<usize, Dlvsym>(REAL_DLVSYM.load(Ordering::Relaxed)) }
+}
+
 /// Finds the real `dlsym`: the next one after ours under the version it has had since 2.2.5 on
-/// x86-64, or since 2.34. (Where another preloaded library has one of its own, this is that one.)
+/// x86-64, or since 2.34; where the libc knows no versions, the next one by its symbol table.
+/// (Where another preloaded library has one of its own, this is that one.)
 pub(crate) extern "C" fn find_dlsym_slow() {
-    type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
     let mut found: *mut c_void = null_mut();
-    let address = dlvsym_address();
-    if address != 0 {
-        // SAFETY: the weak reference resolved, so this is libc's dlvsym with its documented type.
-        let dlvsym = unsafe { mem::transmute::<usize, Dlvsym>(address) };
-        for version in [c"GLIBC_2.2.5", c"GLIBC_2.34"] {
-            if found.is_null() {
-                // SAFETY: both texts are NUL-terminated; RTLD_NEXT is meant from this library.
-                found = unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
-            }
+    for version in [c"GLIBC_2.2.5", c"GLIBC_2.34"] {
+        if found.is_null() {
+            let name = c"dlsym".as_ptr();
+            // SAFETY: both texts are NUL-terminated; RTLD_NEXT is meant from this library.
+            found = unsafe { real_dlvsym()(libc::RTLD_NEXT, name, version.as_ptr()) };
         }
     }
-    let address = if found.is_null() { no_dlsym as *const () as usize } else { found as usize };
+    let mut address = found as usize;
+    if address == 0 {
+        address = next_function(c"dlsym");
+    }
+    if address == 0 {
+        address = no_dlsym as *const () as usize;
+    }
     REAL_DLSYM.store(address, Ordering::Relaxed);
 }
 
@@ -82,6 +108,28 @@ pub(crate) extern "C" fn handle_for(
         }
     }
     handle_that_answers(row)
+}
+
+/// What `dlvsym` answers for a name of ours, or null: then the real one answers. Ours has no versions,
+/// so another handle is no help: the answer is the exported stub wherever it would be the driver's.
+pub(crate) extern "C" fn versioned_answer(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+    caller: *const c_void,
+) -> *mut c_void {
+    // SAFETY: a name passed to dlvsym is a NUL-terminated text; the trampoline checked for null.
+    let Some(row) = (unsafe { row_of(name.cast()) }) else { return null_mut() };
+    if is_driver(caller) {
+        return null_mut();
+    }
+    // SAFETY: the caller's own arguments.
+    let answer = unsafe { real_dlvsym()(handle, name, version) };
+    if answer.is_null() || !(is_ours(answer) || is_driver(answer)) {
+        return null_mut();
+    }
+    // SAFETY: a live handle and the caller's name.
+    unsafe { real_dlsym()(handle_that_answers(row), name) }
 }
 
 /// File name and base address of the object that `address` lies in.

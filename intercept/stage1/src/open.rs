@@ -18,6 +18,7 @@ use crate::{
     exports::anchor as exports_anchor,
     lookup::{Handle, object_of, real_dlsym},
     names::Name,
+    x86_64::thread_block,
 };
 
 /// Slots of the driver's rows; null before the first call.
@@ -75,6 +76,7 @@ fn open_slow(which: c_int) {
                 build: stage::build(),
                 dlsym: Some(real_dlsym()),
                 handle: own_handle(),
+                thread_block: thread_block(),
             };
             // SAFETY: both structs are ours and of the layout both stages were built with; stage
             // two checks the build before it reads further.

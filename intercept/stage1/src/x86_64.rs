@@ -1,13 +1,18 @@
 //! The assembly of stage one for x86-64, System V ABI; another architecture is another file like it.
 //!
-//! Three trampolines: the two dispatchers behind the exported functions, and `dlsym`. Each leaves
+//! Four trampolines: the two dispatchers behind the exported functions, `dlsym` and `dlvsym`. Each leaves
 //! through a jump, so the program's return address stays on the stack: glibc takes `RTLD_NEXT` and
-//! RUNPATH from it, and a debugger sees no frame of ours.
+//! RUNPATH from it, and a debugger sees no frame of ours. And the bytes that stage two has in every
+//! thread, which the language cannot spell without its standard library.
 
-use core::arch::naked_asm;
+use core::arch::{global_asm, naked_asm};
+
+use halfwarp_gate::stage::THREAD_BYTES;
 
 use crate::{
-    lookup::{REAL_DLSYM, find_dlsym_slow, handle_for},
+    lookup::{
+        REAL_DLSYM, REAL_DLVSYM, find_dlsym_slow, find_dlvsym_slow, handle_for, versioned_answer,
+    },
     open::{DRIVER_SLOTS, NVML_SLOTS, open_driver_slow, open_nvml_slow},
 };
 
@@ -117,9 +122,63 @@ extern "C" fn dlsym() {
     )
 }
 
-/// The address of libc's `dlvsym`, or null where the libc has none (musl): a weak reference, which
-/// the language cannot spell yet.
+/// As `dlsym`, for look-ups under a version. For names that begin like ours [`versioned_answer`] may
+/// have the answer; else the real `dlvsym` answers the caller itself.
 #[unsafe(naked)]
-pub(crate) extern "C" fn dlvsym_address() -> usize {
-    naked_asm!(".weak dlvsym", "mov rax, qword ptr [rip + dlvsym@GOTPCREL]", "ret")
+#[unsafe(no_mangle)]
+extern "C" fn dlvsym() {
+    naked_asm!(
+        "test rsi, rsi",
+        "jz 2f",
+        "movzx eax, byte ptr [rsi]",
+        "cmp al, 0x63", // 'c'
+        "je 3f",
+        "cmp al, 0x6e", // 'n'
+        "je 3f",
+        "2: mov rax, qword ptr [rip + {real}]",
+        "test rax, rax",
+        "jz 4f",
+        "jmp rax",
+        "3: push rdi",
+        "push rsi",
+        "push rdx",
+        "mov rcx, qword ptr [rsp + 24]",
+        "call {answer}",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jz 2b",
+        "ret",
+        "4: push rdi",
+        "push rsi",
+        "push rdx",
+        "call {find}",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp 2b",
+        real = sym REAL_DLVSYM,
+        answer = sym versioned_answer,
+        find = sym find_dlvsym_slow,
+    )
+}
+
+// A cache line's own: two threads never write to one line here.
+global_asm!(
+    ".pushsection .tbss.halfwarp_thread,\"awT\",@nobits",
+    ".balign 64",
+    ".globl halfwarp_thread",
+    ".hidden halfwarp_thread",
+    ".type halfwarp_thread, @object",
+    ".size halfwarp_thread, {bytes}",
+    "halfwarp_thread: .zero {bytes}",
+    ".popsection",
+    bytes = const THREAD_BYTES,
+);
+
+/// How far those bytes lie from a thread's pointer; the loader fills the number in.
+#[unsafe(naked)]
+pub(crate) extern "C" fn thread_block() -> isize {
+    naked_asm!("mov rax, qword ptr [rip + halfwarp_thread@GOTTPOFF]", "ret")
 }

@@ -67,6 +67,12 @@ impl Arena {
         (chunk.used_bytes == 0).then_some((*base, chunk.bytes))
     }
 
+    /// The chunk that the address lies in.
+    pub(crate) fn chunk_at(&self, address: u64) -> Option<(u64, u64)> {
+        let (base, chunk) = self.chunks.range(..=address).next_back()?;
+        (address < base + chunk.bytes).then_some((*base, chunk.bytes))
+    }
+
     pub(crate) fn remove_chunk(&mut self, base: u64) {
         self.chunks.remove(&base);
     }

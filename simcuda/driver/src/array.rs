@@ -84,6 +84,11 @@ impl Array {
         Ok(Side { base, pitch: self.layout.pitch, layer: 0, kind: SideKind::Known })
     }
 
+    pub(crate) fn element_bytes(&self) -> u64 {
+        let channel = channel_bytes(self.descriptor.format).unwrap_or(0);
+        channel * u64::from(self.descriptor.num_channels)
+    }
+
     /// Rows of one slice.
     pub(crate) fn rows(&self) -> u64 {
         self.descriptor.height.max(1) as u64
@@ -91,7 +96,7 @@ impl Array {
 }
 
 /// Bytes of one channel of the format.
-fn channel_bytes(format: CUarray_format) -> Option<u64> {
+pub(crate) fn channel_bytes(format: CUarray_format) -> Option<u64> {
     match format {
         0x01 | 0x08 => Some(1),
         0x02 | 0x09 | 0x10 => Some(2),

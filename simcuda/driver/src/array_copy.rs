@@ -15,19 +15,25 @@ struct Extent {
     depth: u64,
 }
 
-fn three_dimensional(copy: *const CUDA_MEMCPY3D_v2, stream: &Stream, wait: bool) -> Done {
+pub(crate) fn three_dimensional(copy: &CUDA_MEMCPY3D_v2, stream: &Stream, wait: bool) -> Done {
     stream.context.engine.check()?;
-    let copy = raw::get(copy)?;
+    match of(copy, stream.is_capturing())? {
+        Some(copy) => submit(stream, copy, wait),
+        None => Ok(()),
+    }
+}
+
+/// The copy that the structure describes, if it is any.
+pub(crate) fn of(copy: &CUDA_MEMCPY3D_v2, captured: bool) -> Result<Option<Copy>, CUresult> {
     let (width, height, depth) =
         (copy.width_in_bytes as u64, copy.height as u64, copy.depth as u64);
     if width == 0 || height == 0 || depth == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let extent = Extent { width, height, depth };
-    let captured = stream.is_capturing();
     let to = end(&copy.dst, extent, captured)?;
     let from = end(&copy.src, extent, captured)?;
-    submit(stream, Copy { to, from, width, height, depth }, wait)
+    Ok(Some(Copy { to, from, width, height, depth }))
 }
 
 /// One end, in the header's numbers: 1 host, 2 device, 3 array, 4 unified.
@@ -111,10 +117,10 @@ impl Sim {
     pub(crate) fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D_v2) -> Done {
         let stream = stream::default()?;
         capture::forbid_on(&stream)?;
-        three_dimensional(copy, &stream, true)
+        three_dimensional(&raw::get(copy)?, &stream, true)
     }
 
     pub(crate) fn cuMemcpy3DAsync_v2(copy: *const CUDA_MEMCPY3D_v2, stream: CUstream) -> Done {
-        three_dimensional(copy, &*stream::resolve(stream)?, false)
+        three_dimensional(&raw::get(copy)?, &*stream::resolve(stream)?, false)
     }
 }

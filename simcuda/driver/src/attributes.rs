@@ -25,6 +25,7 @@ fn of_card(card: &Card, attribute: u32) -> Option<c_int> {
     let value = match attribute {
         13 => device.clock_khz,
         16 => device.multiprocessors,
+        32 => u32::from(device.ecc),
         33 => device.pci_bus,
         34 => device.pci_device,
         36 => device.memory_clock_khz,
@@ -34,6 +35,7 @@ fn of_card(card: &Card, attribute: u32) -> Option<c_int> {
         50 => device.pci_domain,
         75 => device.capability.0,
         76 => device.capability.1,
+        134 => device.numa_node,
         _ => return None,
     };
     Some(value.cast_signed())

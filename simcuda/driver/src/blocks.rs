@@ -1,6 +1,6 @@
 //! Blocks of private device memory: charged at the machine, then mapped here.
 
-use crate::{pages, process};
+use crate::{fault, pages, process, shared_blocks};
 use rustix::fd::{AsFd, OwnedFd};
 use shim_cuda_headers::CUresult;
 use simcuda_protocol::{Charge, Refusal, Reply, Request};
@@ -15,6 +15,7 @@ pub(crate) fn code(refusal: Refusal) -> CUresult {
         Refusal::OutOfMemory | Refusal::Host => CUresult::OUT_OF_MEMORY,
         Refusal::NoSuchDevice => CUresult::INVALID_DEVICE,
         Refusal::NoSuchChunk => CUresult::INVALID_VALUE,
+        Refusal::Lost => CUresult::UNKNOWN,
         Refusal::NotHeld | Refusal::OtherVersion { .. } | Refusal::Malformed => CUresult::UNKNOWN,
     }
 }
@@ -62,7 +63,7 @@ pub(crate) fn take(device: i32, bytes: u64, why: Charge) -> Result<u64, CUresult
 pub(crate) fn map(bytes: u64) -> Result<u64, CUresult> {
     let pattern = pattern()?.as_fd();
     let base = pages::reserve(bytes, BLOCK_BYTES, 0).map_err(|_| CUresult::OUT_OF_MEMORY)?;
-    if pages::fill_private(base, bytes, pattern).is_err() {
+    if pages::fill_private(base, bytes, pattern).is_err() || fault::breaks_half_way() {
         let _ = pages::release(base, bytes);
         return Err(CUresult::OUT_OF_MEMORY);
     }
@@ -71,6 +72,9 @@ pub(crate) fn map(bytes: u64) -> Result<u64, CUresult> {
 
 /// Gives a block back. Its regions have left the address space, and that is settled.
 pub(crate) fn give(device: i32, base: u64, bytes: u64, why: Charge) {
+    if shared_blocks::give(base) {
+        return;
+    }
     // Addresses that the kernel will not take back stay reserved; the card's bytes are free.
     let _ = pages::release(base, bytes);
     release(device, bytes, why);

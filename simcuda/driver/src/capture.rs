@@ -1,47 +1,59 @@
 //! Stream capture: commands become nodes of a graph instead of being carried out.
 //!
 //! A capture begins on one stream, spreads to others through events, and ends on the first. What
-//! the driver forbids meanwhile really fails, and makes the capture worthless.
+//! the driver forbids meanwhile really fails, and makes the captures concerned worthless: until
+//! they are ended, everything on their streams fails too. The calls are in
+//! [`crate::capture_calls`].
 
-use crate::command::Work;
-use crate::entry::{Done, Sim};
-use crate::graph::{self, Graph};
-use crate::stream::{self, Stream};
-use crate::{engine, raw};
-use shim_cuda_headers::*;
+use crate::engine;
+use crate::entry::Done;
+use crate::graph::{Edge, Graph};
+use crate::graph_task::Task;
+use crate::stream::Stream;
+use shim_cuda_headers::CUresult;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 /// Modes: unsafe calls are forbidden to all threads, to the capturing one (1), or to none.
-const GLOBAL: c_uint = 0;
-const RELAXED: c_uint = 2;
-
-/// `CU_STREAM_CAPTURE_STATUS_*`.
-const STATUS_NONE: c_uint = 0;
-const STATUS_ACTIVE: c_uint = 1;
-const STATUS_INVALIDATED: c_uint = 2;
+pub(crate) const GLOBAL: c_uint = 0;
+pub(crate) const RELAXED: c_uint = 2;
 
 /// One capture.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    id: u64,
+    pub(crate) id: u64,
     mode: c_uint,
     thread: ThreadId,
     origin: usize,
-    graph: Arc<Graph>,
+    pub(crate) graph: Arc<Graph>,
+    /// The graph was the program's before, and stays so whatever happens.
+    into_given: bool,
     invalid: AtomicBool,
+    ended: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    streams: Vec<Arc<Stream>>,
+    /// Nodes that streams made.
+    captured: HashSet<usize>,
+    /// Nodes that the program took out of a stream's order itself: they need not be joined.
+    excused: HashSet<usize>,
 }
 
 /// A stream's part in a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Joined {
-    capture: Arc<Capture>,
-    /// Nodes that the stream's next one follows.
-    tail: Vec<usize>,
+    pub(crate) capture: Arc<Capture>,
+    /// What the stream's next node follows.
+    pub(crate) tail: Vec<Edge>,
+    /// The tail as it was last handed out; good until the next call on the stream.
+    pub(crate) handed: Arc<(Vec<usize>, Vec<[u8; 8]>)>,
 }
 
 /// A point in a capture, as an event remembers it.
@@ -57,8 +69,71 @@ thread_local! {
     static THREAD_MODE: Cell<c_uint> = const { Cell::new(GLOBAL) };
 }
 
-fn open() -> std::sync::MutexGuard<'static, Vec<Arc<Capture>>> {
+fn open() -> MutexGuard<'static, Vec<Arc<Capture>>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn exchange_thread_mode(mode: c_uint) -> c_uint {
+    THREAD_MODE.replace(mode)
+}
+
+impl Capture {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.invalid.load(Ordering::Relaxed)
+    }
+
+    fn invalidate(&self) {
+        self.invalid.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes all streams out, and lets unsafe calls come again.
+    fn end(self: &Arc<Self>) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.graph.capturing.store(false, Ordering::Relaxed);
+        open().retain(|other| !Arc::ptr_eq(other, self));
+        let streams = std::mem::take(&mut self.inner().streams);
+        for stream in streams {
+            *stream.joined() = None;
+        }
+    }
+
+    /// Whether all that streams did is before the origin's end.
+    fn is_joined(&self, tail: &[Edge]) -> bool {
+        let nodes = self.graph.nodes();
+        let inner = self.inner();
+        let ends = tail.iter().map(|edge| edge.from).chain(inner.excused.iter().copied());
+        let before = Graph::before(&nodes, ends);
+        inner.captured.iter().all(|node| before.contains(node) || !nodes.contains_key(node))
+    }
+
+    /// Nodes that the program took out of a stream's order.
+    pub(crate) fn excuse(&self, tail: &[Edge]) {
+        self.inner().excused.extend(tail.iter().map(|edge| edge.from));
+    }
+}
+
+impl Joined {
+    fn new(capture: Arc<Capture>, tail: Vec<Edge>) -> Self {
+        Self { capture, tail, handed: Arc::default() }
+    }
+}
+
+impl Mark {
+    /// Asking for the event, or waiting for it, breaks its capture; a capture that has ended
+    /// cannot be broken, but the event still stands for nothing that will happen.
+    pub(crate) fn refuse(&self) -> CUresult {
+        self.0.capture.invalidate();
+        CUresult::CAPTURED_EVENT
+    }
+
+    /// The event belongs to a capture that goes on.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.0.capture.ended.load(Ordering::Relaxed)
+    }
 }
 
 /// Calls that could break a capture are refused while one is open that forbids them to this
@@ -67,41 +142,61 @@ pub(crate) fn forbid_unsafe_call() -> Done {
     let here = thread::current().id();
     let mut result = Ok(());
     for capture in open().iter() {
+        let own = capture.thread == here && capture.mode != RELAXED;
         let forbidden = match THREAD_MODE.get() {
             RELAXED => false,
-            GLOBAL if capture.mode == GLOBAL => true,
-            _ => capture.mode != RELAXED && capture.thread == here,
+            GLOBAL => own || capture.mode == GLOBAL,
+            _ => own,
         };
         if forbidden {
-            capture.invalid.store(true, Ordering::Relaxed);
+            capture.invalidate();
             result = Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
         }
     }
     result
 }
 
-/// The legacy stream would have to wait for a blocking stream that captures.
+/// All streams of the context that capture.
+fn capturing(context: usize) -> Vec<(Arc<Stream>, Arc<Capture>)> {
+    let open = open();
+    let streams = open.iter().flat_map(|capture| {
+        let inner = capture.inner();
+        inner.streams.iter().map(|s| (Arc::clone(s), Arc::clone(capture))).collect::<Vec<_>>()
+    });
+    streams.filter(|(stream, _)| stream.context.handle == context).collect()
+}
+
+/// Whether the legacy stream would have to wait for a blocking stream that captures.
+pub(crate) fn is_implicit(context: usize) -> bool {
+    capturing(context).iter().any(|(stream, _)| stream.is_blocking())
+}
+
+/// The legacy stream cannot be used while a blocking stream captures.
 pub(crate) fn forbid_implicit(context: usize) -> Done {
-    if open().is_empty() {
-        return Ok(());
-    }
     let mut result = Ok(());
-    for stream in stream::capturing(context).iter().filter(|stream| stream.is_blocking()) {
-        result = Err(invalidate(stream, CUresult::STREAM_CAPTURE_IMPLICIT));
+    for (_, capture) in capturing(context).iter().filter(|(stream, _)| stream.is_blocking()) {
+        capture.invalidate();
+        result = Err(CUresult::STREAM_CAPTURE_IMPLICIT);
     }
     result
 }
 
 /// Waiting for a context is impossible while a stream of it captures.
 pub(crate) fn forbid_in(context: usize) -> Done {
-    if open().is_empty() {
-        return Ok(());
+    let mut result = Ok(());
+    for (_, capture) in capturing(context) {
+        capture.invalidate();
+        result = Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
-    stream::capturing(context).iter().try_for_each(|stream| forbid_on(stream))
+    result
 }
 
-/// Waiting for a stream that captures is impossible.
+/// Waiting for a stream that captures is impossible, and for the legacy one if it would have to
+/// wait for one.
 pub(crate) fn forbid_on(stream: &Stream) -> Done {
+    if stream.handle == engine::LEGACY {
+        return forbid_implicit(stream.context.handle);
+    }
     if stream.is_capturing() {
         return Err(invalidate(stream, CUresult::STREAM_CAPTURE_UNSUPPORTED));
     }
@@ -111,196 +206,144 @@ pub(crate) fn forbid_on(stream: &Stream) -> Done {
 /// Makes the stream's capture worthless, for the reason that is handed back.
 pub(crate) fn invalidate(stream: &Stream, why: CUresult) -> CUresult {
     if let Some(joined) = &*stream.joined() {
-        joined.capture.invalid.store(true, Ordering::Relaxed);
+        joined.capture.invalidate();
     }
     why
 }
 
-/// Ends the capture of a stream that is going away.
+/// The stream goes away: with the one that began it a capture ends, else it is worthless.
 pub(crate) fn close(stream: &Stream) {
-    if let Some(joined) = stream.joined().take() {
-        open().retain(|capture| !Arc::ptr_eq(capture, &joined.capture));
+    let Some(joined) = stream.joined().take() else { return };
+    joined.capture.invalidate();
+    if joined.capture.origin == stream.handle {
+        joined.capture.end();
+    } else {
+        joined.capture.inner().streams.retain(|other| other.handle != stream.handle);
     }
 }
 
-/// Adds a command of a capturing stream to its graph.
-pub(crate) fn add(stream: &Stream, work: Work) -> Done {
+/// The context ends, and the captures that streams of it began.
+pub(crate) fn forget_all(context: usize) {
+    for (stream, _) in capturing(context) {
+        close(&stream);
+    }
+}
+
+/// Adds a node to the capture of a stream.
+pub(crate) fn add(stream: &Stream, task: Task) -> Done {
     let mut joined = stream.joined();
     let Some(joined) = &mut *joined else { return Err(CUresult::UNKNOWN) };
-    if joined.capture.invalid.load(Ordering::Relaxed) {
+    if joined.capture.is_invalid() {
         return Err(CUresult::STREAM_CAPTURE_INVALIDATED);
     }
-    // An event is a point in the graph, not a node.
-    if !matches!(work, Work::Record(_)) {
-        let node = joined.capture.graph.add(work, joined.tail.clone());
-        joined.tail = vec![node];
-    }
+    let node = joined.capture.graph.add(task, joined.tail.clone());
+    joined.capture.inner().captured.insert(node);
+    joined.tail = vec![Edge::plain(node)];
     Ok(())
 }
 
 /// The point at which the stream's capture is.
 pub(crate) fn mark(stream: &Stream) -> Result<Mark, CUresult> {
-    stream.joined().clone().map(Mark).ok_or(CUresult::UNKNOWN)
+    let joined = stream.joined();
+    let joined = joined.as_ref().ok_or(CUresult::UNKNOWN)?;
+    if joined.capture.is_invalid() {
+        return Err(CUresult::STREAM_CAPTURE_INVALIDATED);
+    }
+    Ok(Mark(joined.clone()))
 }
 
 /// The stream joins the mark's capture, or waits for it there if it is in it already.
-pub(crate) fn follow(stream: &Stream, mark: &Mark) -> Done {
+pub(crate) fn follow(stream: &Arc<Stream>, mark: &Mark) -> Done {
+    let capture = &mark.0.capture;
+    if !mark.is_open() {
+        return Err(mark.refuse());
+    }
     if stream.handle == engine::LEGACY {
+        capture.invalidate();
         return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
     }
     let mut joined = stream.joined();
+    if capture.is_invalid() {
+        return Err(CUresult::STREAM_CAPTURE_INVALIDATED);
+    }
     match &mut *joined {
-        None => *joined = Some(mark.0.clone()),
-        Some(own) if Arc::ptr_eq(&own.capture, &mark.0.capture) => {
-            let known: HashSet<usize> = own.tail.iter().copied().collect();
-            own.tail.extend(mark.0.tail.iter().filter(|node| !known.contains(node)));
+        None => {
+            *joined = Some(Joined::new(Arc::clone(capture), mark.0.tail.clone()));
+            capture.inner().streams.push(Arc::clone(stream));
+        }
+        Some(own) if Arc::ptr_eq(&own.capture, capture) => {
+            let known = own.tail.clone();
+            own.tail.extend(mark.0.tail.iter().filter(|edge| !known.contains(edge)));
         }
         Some(own) => {
-            own.capture.invalid.store(true, Ordering::Relaxed);
+            own.capture.invalidate();
+            capture.invalidate();
             return Err(CUresult::STREAM_CAPTURE_MERGE);
         }
     }
     Ok(())
 }
 
-fn status(stream: &Stream) -> (c_uint, u64) {
-    match &*stream.joined() {
-        None => (STATUS_NONE, 0),
-        Some(joined) if joined.capture.invalid.load(Ordering::Relaxed) => {
-            (STATUS_INVALIDATED, joined.capture.id)
-        }
-        Some(joined) => (STATUS_ACTIVE, joined.capture.id),
+/// Begins a capture into the graph, whose first node follows the named ones.
+pub(crate) fn begin(
+    stream: &Arc<Stream>,
+    mode: c_uint,
+    graph: Arc<Graph>,
+    into_given: bool,
+    tail: Vec<Edge>,
+) -> Done {
+    stream.context.engine.check()?;
+    if mode > RELAXED {
+        return Err(CUresult::INVALID_VALUE);
     }
+    if stream.handle == engine::LEGACY {
+        return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
+    }
+    let mut joined = stream.joined();
+    if joined.is_some() || graph.capturing.swap(true, Ordering::Relaxed) {
+        return Err(CUresult::ILLEGAL_STATE);
+    }
+    let capture = Arc::new(Capture {
+        id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1,
+        mode,
+        thread: thread::current().id(),
+        origin: stream.handle,
+        graph,
+        into_given,
+        invalid: AtomicBool::new(false),
+        ended: AtomicBool::new(false),
+        inner: Mutex::new(Inner { streams: vec![Arc::clone(stream)], ..Inner::default() }),
+    });
+    open().push(Arc::clone(&capture));
+    *joined = Some(Joined::new(capture, tail));
+    Ok(())
 }
 
-impl Sim {
-    pub(crate) fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) -> Done {
-        let stream = stream::resolve(stream)?;
-        stream.context.engine.check()?;
-        if mode > RELAXED {
-            return Err(CUresult::INVALID_VALUE);
-        }
-        if stream.handle == engine::LEGACY {
-            return Err(CUresult::STREAM_CAPTURE_UNSUPPORTED);
-        }
-        let mut joined = stream.joined();
-        if joined.is_some() {
-            return Err(CUresult::ILLEGAL_STATE);
-        }
-        let capture = Arc::new(Capture {
-            id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1,
-            mode,
-            thread: thread::current().id(),
-            origin: stream.handle,
-            graph: Arc::new(Graph::default()),
-            invalid: AtomicBool::new(false),
-        });
-        open().push(Arc::clone(&capture));
-        *joined = Some(Joined { capture, tail: Vec::new() });
-        Ok(())
+/// Ends the capture that began on the stream. An error leaves no graph, but the program's own.
+pub(crate) fn end(stream: &Stream) -> Result<Arc<Graph>, CUresult> {
+    let joined = stream.joined().clone().ok_or(CUresult::ILLEGAL_STATE)?;
+    let capture = joined.capture;
+    if capture.origin != stream.handle {
+        capture.invalidate();
+        return Err(CUresult::STREAM_CAPTURE_UNMATCHED);
     }
-
-    pub(crate) fn cuStreamBeginCapture(stream: CUstream) -> Done {
-        Self::cuStreamBeginCapture_v2(stream, GLOBAL)
+    if capture.mode != RELAXED && capture.thread != thread::current().id() {
+        capture.invalidate();
+        return Err(CUresult::STREAM_CAPTURE_WRONG_THREAD);
     }
-
-    pub(crate) fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> Done {
-        let stream = stream::resolve(stream)?;
-        let Some(joined) = stream.joined().clone() else { return Err(CUresult::ILLEGAL_STATE) };
-        let capture = joined.capture;
-        if graph.is_null() {
-            return Err(CUresult::INVALID_VALUE);
-        }
-        if capture.origin != stream.handle {
-            capture.invalid.store(true, Ordering::Relaxed);
-            return Err(CUresult::STREAM_CAPTURE_UNMATCHED);
-        }
-        if capture.mode != RELAXED && capture.thread != thread::current().id() {
-            return Err(CUresult::STREAM_CAPTURE_WRONG_THREAD);
-        }
-        open().retain(|other| !Arc::ptr_eq(other, &capture));
-        *stream.joined() = None;
-        let of_it = |other: &Arc<Stream>| {
-            other.joined().as_ref().is_some_and(|j| Arc::ptr_eq(&j.capture, &capture))
-        };
-        let others = stream::capturing(stream.context.handle).into_iter().filter(of_it);
-        others.for_each(|other| *other.joined() = None);
-        raw::put(graph, CUgraph(0))?;
-        if capture.invalid.load(Ordering::Relaxed) {
-            return Err(CUresult::STREAM_CAPTURE_INVALIDATED);
-        }
-        if !capture.graph.ends_in(&joined.tail) {
-            return Err(CUresult::STREAM_CAPTURE_UNJOINED);
-        }
-        raw::put(graph, graph::register(Arc::clone(&capture.graph)))
-    }
-
-    pub(crate) fn cuStreamIsCapturing(
-        stream: CUstream,
-        answer: *mut CUstreamCaptureStatus,
-    ) -> Done {
-        let stream = stream::resolve(stream)?;
-        if stream.handle == engine::LEGACY {
-            forbid_implicit(stream.context.handle)?;
-        }
-        raw::put(answer, status(&stream).0)
-    }
-
-    pub(crate) fn cuStreamGetCaptureInfo(
-        stream: CUstream,
-        answer: *mut CUstreamCaptureStatus,
-        id: *mut u64,
-    ) -> Done {
-        let (status, number) = status(&*stream::resolve(stream)?);
-        raw::put(answer, status)?;
-        raw::put_if_wanted(id, number);
-        Ok(())
-    }
-
-    pub(crate) fn cuStreamGetCaptureInfo_v2(
-        stream: CUstream,
-        answer: *mut CUstreamCaptureStatus,
-        id: *mut u64,
-        graph: *mut CUgraph,
-        nodes: *mut *const CUgraphNode,
-        count: *mut usize,
-    ) -> Done {
-        let resolved = stream::resolve(stream)?;
-        let joined = resolved.joined().clone();
-        // The nodes that the next one would follow cannot be handed out as an array yet.
-        if joined.is_some() && !(nodes.is_null() && count.is_null()) {
-            return Err(CUresult::NOT_SUPPORTED);
-        }
-        Self::cuStreamGetCaptureInfo(stream, answer, id)?;
-        raw::put_if_wanted(count, 0);
-        match joined {
-            Some(joined) if !graph.is_null() => {
-                raw::put(graph, graph::register(Arc::clone(&joined.capture.graph)))
-            }
-            _ => {
-                raw::put_if_wanted(graph, CUgraph(0));
-                Ok(())
-            }
+    let result = if capture.is_invalid() {
+        Err(CUresult::STREAM_CAPTURE_INVALIDATED)
+    } else if capture.is_joined(&joined.tail) {
+        Ok(Arc::clone(&capture.graph))
+    } else {
+        Err(CUresult::STREAM_CAPTURE_UNJOINED)
+    };
+    capture.end();
+    if result.is_err() {
+        capture.invalidate();
+        if !capture.into_given {
+            crate::graph::forget(&capture.graph);
         }
     }
-
-    pub(crate) fn cuStreamGetCaptureInfo_v3(
-        stream: CUstream,
-        answer: *mut CUstreamCaptureStatus,
-        id: *mut u64,
-        graph: *mut CUgraph,
-        nodes: *mut *const CUgraphNode,
-        _edges: *mut *const CUgraphEdgeData,
-        count: *mut usize,
-    ) -> Done {
-        Self::cuStreamGetCaptureInfo_v2(stream, answer, id, graph, nodes, count)
-    }
-
-    pub(crate) fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode) -> Done {
-        let wanted = raw::get(mode)?;
-        if wanted > RELAXED {
-            return Err(CUresult::INVALID_VALUE);
-        }
-        raw::put(mode, THREAD_MODE.replace(wanted))
-    }
+    result
 }

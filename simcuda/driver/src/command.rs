@@ -1,11 +1,14 @@
 //! Commands: what a stream can be told to do, and the doing of it.
 
+use crate::cost::Costs;
 use crate::engine::Engine;
 use crate::event::Record;
 use crate::graph_memory::GraphBlock;
 use crate::launch::KernelLaunch;
-use crate::space::{Access, Observer, SPACE};
-use crate::{freeing, launch, pages, raw};
+use crate::queue::Ready;
+use crate::space::{Access, Kind, Observer, SPACE};
+use crate::transfer::{self, Way};
+use crate::{clock, freeing, launch, pages, raw};
 use shim_cuda_headers::CUresult;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -82,7 +85,7 @@ impl Side {
         Self { base, pitch: 0, layer: 0, kind }
     }
 
-    fn row(&self, layer: u64, row: u64) -> u64 {
+    pub(crate) fn row(&self, layer: u64, row: u64) -> u64 {
         let start = match &self.kind {
             SideKind::Staged(bytes) => bytes.as_ptr().expose_provenance() as u64,
             SideKind::Known | SideKind::Pageable => self.base,
@@ -90,8 +93,13 @@ impl Side {
         start + layer * self.layer + row * self.pitch
     }
 
-    fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         matches!(self.kind, SideKind::Known)
+    }
+
+    /// Memory that nobody knows (a graph will bring it) is a card's.
+    pub(crate) fn is_on_card(&self) -> bool {
+        self.is_known() && SPACE.find(self.base).is_none_or(|region| region.is_device())
     }
 }
 
@@ -106,8 +114,61 @@ pub(crate) struct Fill {
     pub(crate) pitch: u64,
 }
 
-/// Longest stretch that is copied or filled between two looks at the table.
-const STRETCH_BYTES: u64 = 4 << 20;
+/// What a command needs to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Nothing, and no time either.
+    Instant,
+    Kernel {
+        units: u64,
+    },
+    Transfer(Way),
+    /// A thread, for as long as the program likes.
+    Host,
+}
+
+pub(crate) fn class(work: &Work, costs: &Costs) -> Class {
+    match work {
+        Work::Kernel(kernel) => Class::Kernel { units: kernel.units(costs) },
+        Work::Copy(copy) => Class::Transfer(Way::of(copy)),
+        Work::Fill(_) => Class::Transfer(Way::Within),
+        Work::Host { .. } | Work::Callback { .. } => Class::Host,
+        _ => Class::Instant,
+    }
+}
+
+/// The ranges that the command names, each by its number, which is never used twice: memory that was
+/// unmapped and mapped again is not what the command meant. `None` if it is not all there yet, or
+/// is a graph's, which comes and goes with each launch.
+pub(crate) fn named(work: &Work) -> Option<Box<[u64]>> {
+    let mut numbers = Vec::new();
+    match work {
+        Work::Copy(copy) => {
+            let rows = (copy.depth.checked_sub(1)?, copy.height.checked_sub(1)?);
+            for side in [&copy.to, &copy.from].into_iter().filter(|side| side.is_known()) {
+                let end = side.row(rows.0, rows.1) + copy.width;
+                name(side.base, end - side.base, &mut numbers)?;
+            }
+        }
+        Work::Fill(fill) => {
+            let last = fill.pitch * fill.height.checked_sub(1)?;
+            name(fill.base, last + fill.width * fill.element_bytes, &mut numbers)?;
+        }
+        _ => return None,
+    }
+    Some(numbers.into())
+}
+
+fn name(base: u64, bytes: u64, numbers: &mut Vec<u64>) -> Option<()> {
+    let end = base.checked_add(bytes)?;
+    let mut at = base;
+    while at < end {
+        let region = SPACE.find(at).filter(|region| region.kind != Kind::Graph)?;
+        numbers.push(region.id);
+        at = region.end();
+    }
+    Some(())
+}
 
 /// Whether the command's own condition holds.
 pub(crate) fn may_begin(work: &Work) -> bool {
@@ -121,13 +182,56 @@ pub(crate) fn may_begin(work: &Work) -> bool {
     }
 }
 
-/// Does the command. An error is for good.
-pub(crate) fn perform(work: &Work, engine: &Engine, observer: &Observer) -> Result<(), CUresult> {
+/// Since when the command's own condition has held, if that is known.
+pub(crate) fn condition_ns(work: &Work) -> u64 {
     match work {
-        Work::Nothing | Work::Await(_) => {}
-        Work::Copy(copy) => return perform_copy(copy, engine, observer),
-        Work::Fill(fill) => return perform_fill(fill, engine, observer),
-        Work::Kernel(kernel) => return launch::perform(kernel, engine, observer),
+        Work::Await(record) => record.passed_ns(),
+        Work::AwaitValue { .. } => clock::now_ns(),
+        _ => 0,
+    }
+}
+
+/// Does the command; says when that was over. An error is for good.
+pub(crate) fn perform(
+    ready: &Ready,
+    engine: &Engine,
+    observer: &Observer,
+) -> Result<u64, CUresult> {
+    let (queued, ready_ns) = (&ready.queued, ready.ready_ns);
+    match (&queued.given.work, queued.given.class) {
+        (Work::Kernel(kernel), _) => {
+            launch::perform(kernel, (queued.number, ready_ns), engine, observer)
+        }
+        (Work::Copy(copy), Class::Transfer(way)) => {
+            still_there(ready)?;
+            let end_ns = transfer::copy(copy, (way, ready_ns), engine, observer)?;
+            still_there(ready).map(|()| end_ns)
+        }
+        (Work::Fill(fill), _) => {
+            still_there(ready)?;
+            let end_ns = transfer::fill(fill, ready_ns, engine, observer)?;
+            still_there(ready).map(|()| end_ns)
+        }
+        (work, Class::Host) => {
+            call(work);
+            Ok(clock::now_ns())
+        }
+        (work, _) => perform_instant(work, ready_ns, observer).map(|()| ready_ns),
+    }
+}
+
+/// Whether the memory that the command named is what it was when it was given.
+fn still_there(ready: &Ready) -> Result<(), CUresult> {
+    let given = &ready.queued.given;
+    if given.named.is_none() || given.named == named(&given.work) {
+        Ok(())
+    } else {
+        Err(CUresult::ILLEGAL_ADDRESS)
+    }
+}
+
+fn call(work: &Work) {
+    match work {
         Work::Host { function, data } => {
             raw::call_host_function(pointer(*function), pointer(*data))
         }
@@ -139,7 +243,13 @@ pub(crate) fn perform(work: &Work, engine: &Engine, observer: &Observer) -> Resu
                 pointer(*data),
             );
         }
-        Work::Record(record) => record.finish(),
+        _ => {}
+    }
+}
+
+fn perform_instant(work: &Work, ready_ns: u64, observer: &Observer) -> Result<(), CUresult> {
+    match work {
+        Work::Record(record) => record.finish(ready_ns),
         Work::AwaitValue { address, bytes, .. } => {
             observer.enter();
             load(*address, *bytes).ok_or(CUresult::ILLEGAL_ADDRESS)?;
@@ -154,15 +264,16 @@ pub(crate) fn perform(work: &Work, engine: &Engine, observer: &Observer) -> Resu
         Work::Free { base } => freeing::free_now(*base),
         Work::Begin(block) => block.begin(),
         Work::End(block) => block.end(),
+        _ => {}
     }
     Ok(())
 }
 
 /// The command will not be done: whoever waits for it must still hear of its end, and memory that
 /// it would have given back is given back.
-pub(crate) fn abandon(work: &Work) {
+pub(crate) fn abandon(work: &Work, now_ns: u64) {
     match work {
-        Work::Record(record) => record.finish(),
+        Work::Record(record) => record.finish(now_ns),
         Work::Free { base } => freeing::free_now(*base),
         Work::End(block) => block.end(),
         // A callback of this kind is told of the error.
@@ -176,51 +287,6 @@ pub(crate) fn abandon(work: &Work) {
         }
         _ => {}
     }
-}
-
-fn perform_copy(copy: &Copy, engine: &Engine, observer: &Observer) -> Result<(), CUresult> {
-    for layer in 0..copy.depth {
-        for row in 0..copy.height {
-            let (to, from) = (copy.to.row(layer, row), copy.from.row(layer, row));
-            for offset in (0..copy.width).step_by(STRETCH_BYTES as usize) {
-                let bytes = STRETCH_BYTES.min(copy.width - offset);
-                let known =
-                    |side: &Side, at, access| !side.is_known() || SPACE.allows(at, bytes, access);
-                observer.enter();
-                if !known(&copy.to, to + offset, Access::ReadWrite)
-                    || !known(&copy.from, from + offset, Access::Read)
-                {
-                    return Err(CUresult::ILLEGAL_ADDRESS);
-                }
-                pages::copy(to + offset, from + offset, bytes);
-                if engine.is_stopping() {
-                    return Ok(());
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn perform_fill(fill: &Fill, engine: &Engine, observer: &Observer) -> Result<(), CUresult> {
-    let size = fill.element_bytes;
-    let element = fill.value.to_le_bytes();
-    for row in 0..fill.height {
-        let start = fill.base + row * fill.pitch;
-        let length = fill.width * size;
-        for offset in (0..length).step_by(STRETCH_BYTES as usize) {
-            let bytes = STRETCH_BYTES.min(length - offset);
-            observer.enter();
-            if !SPACE.allows(start + offset, bytes, Access::ReadWrite) {
-                return Err(CUresult::ILLEGAL_ADDRESS);
-            }
-            pages::fill(start + offset, &element[..size as usize], bytes / size);
-            if engine.is_stopping() {
-                return Ok(());
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A word of memory, if it may be read. The caller has entered its observer.

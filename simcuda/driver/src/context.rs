@@ -2,14 +2,18 @@
 
 use crate::arena::Arena;
 use crate::engine::Engine;
+use crate::event::Record;
 use crate::registry::Registry;
-use crate::{array, blocks, event, linear, module, pool, process, stream};
+use crate::{
+    array, blocks, capture, event, fault, graph_memory, ipc, linear, module, pool, process, stream,
+};
 use shim_cuda_headers::{CUcontext, CUresult};
 use simcuda_protocol::Charge;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 pub(crate) static CONTEXTS: Registry<Context> = Registry::new(0x10);
 
@@ -25,11 +29,38 @@ pub(crate) struct Context {
     pub(crate) limits: Mutex<Limits>,
     /// Devices whose memory it may use besides its own.
     peers: Mutex<BTreeSet<i32>>,
+    /// Users by the oldest way of counting, besides whoever made it.
+    attached: Mutex<u32>,
+    /// What all later work follows, until it is done.
+    fences: Mutex<Vec<Arc<Record>>>,
 }
 
 impl Context {
     pub(crate) fn peers(&self) -> MutexGuard<'_, BTreeSet<i32>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn limits(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the number of users, unless the change is impossible; says the new number.
+    pub(crate) fn attached(&self, change: impl FnOnce(u32) -> Option<u32>) -> Option<u32> {
+        let mut users = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        *users = change(*users)?;
+        Some(*users)
+    }
+
+    /// From here on all work of the context follows the recording.
+    pub(crate) fn add_fence(&self, record: Arc<Record>) {
+        self.fences.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+    }
+
+    /// What work that is given now must follow.
+    pub(crate) fn fences(&self) -> Vec<Arc<Record>> {
+        let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
+        fences.retain(|record| !record.is_done());
+        fences.clone()
     }
 }
 
@@ -42,6 +73,9 @@ pub(crate) struct Limits {
     pub(crate) sync_depth: usize,
     pub(crate) pending_launches: usize,
     pub(crate) l2_fetch: usize,
+    /// Preferences that change nothing here.
+    pub(crate) cache: u32,
+    pub(crate) shared: u32,
 }
 
 impl Default for Limits {
@@ -53,13 +87,17 @@ impl Default for Limits {
             sync_depth: 2,
             pending_launches: 2048,
             l2_fetch: 64,
+            cache: 0,
+            shared: 1,
         }
     }
 }
 
 thread_local! {
-    /// The thread's stack of contexts by handle; a 0 on it is "none is current".
-    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// The thread's stack of contexts by handle; a 0 on it is "none is current". Never dropped: a
+    /// program may make its last calls from destructors that run after those of this library.
+    static STACK: RefCell<ManuallyDrop<Vec<usize>>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
 /// Contexts of this process per device: the first one costs the overhead, the last returns it.
@@ -71,9 +109,10 @@ pub(crate) fn create(
     flags: u32,
     primary: Option<usize>,
 ) -> Result<Arc<Context>, CUresult> {
+    fault::check_card(device)?;
     begin_overhead(device)?;
     let handle = primary.unwrap_or_else(|| CONTEXTS.fresh());
-    let engine = match Engine::start() {
+    let engine = match Engine::start(device) {
         Ok(engine) => engine,
         Err(code) => {
             end_overhead(device);
@@ -89,7 +128,10 @@ pub(crate) fn create(
         arena: Mutex::new(Arena::new()),
         limits: Mutex::new(Limits::default()),
         peers: Mutex::default(),
+        attached: Mutex::default(),
+        fences: Mutex::default(),
     });
+    fault::dress(&context);
     CONTEXTS.insert(handle, Arc::clone(&context));
     Ok(context)
 }
@@ -98,6 +140,9 @@ pub(crate) fn create(
 pub(crate) fn destroy(context: &Arc<Context>) {
     CONTEXTS.remove(context.handle);
     context.engine.end();
+    capture::forget_all(context.handle);
+    graph_memory::forget_all(context.handle);
+    ipc::forget_all(context.handle);
     stream::forget_all(context.handle);
     event::forget_all(context.handle);
     array::forget_all(context.handle);
@@ -165,7 +210,7 @@ pub(crate) fn push(handle: usize) {
 }
 
 pub(crate) fn pop() -> Option<usize> {
-    STACK.with_borrow_mut(Vec::pop)
+    STACK.with_borrow_mut(|stack| stack.pop())
 }
 
 /// Makes the context the thread's current one; 0 takes the top away.
@@ -176,6 +221,16 @@ pub(crate) fn set_current(handle: usize) {
             stack.push(handle);
         }
     });
+}
+
+/// Memory is about to be unmapped. Strictly, every kernel that is queued or runs may have meant it: a
+/// program that unmaps without waiting first is wrong even if it is lucky.
+pub(crate) fn unmapping() {
+    static STRICT: LazyLock<bool> =
+        LazyLock::new(|| std::env::var_os("SIMCUDA_STRICT").is_some_and(|value| value == "1"));
+    if *STRICT {
+        CONTEXTS.all().iter().for_each(|context| context.engine.doom_kernels());
+    }
 }
 
 /// Waits for all of the context's work.

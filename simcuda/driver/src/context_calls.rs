@@ -249,37 +249,52 @@ impl Sim {
         synchronize(&context::named(context)?)
     }
 
+    /// Partial: says what was set.
     pub(crate) fn cuCtxGetLimit(value: *mut usize, limit: CUlimit) -> Done {
         let context = context::current()?;
-        let mut limits = context.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        raw::put(value, *limits.field(limit)?)
+        raw::put(value, *context.limits().field(limit)?)
     }
 
+    /// Partial: remembered, changes nothing.
     pub(crate) fn cuCtxSetLimit(limit: CUlimit, value: usize) -> Done {
         let context = context::working()?;
-        let mut limits = context.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        *limits.field(limit)? = value;
+        *context.limits().field(limit)? = value;
         Ok(())
     }
 
+    /// Partial: says what was set.
     pub(crate) fn cuCtxGetCacheConfig(config: *mut CUfunc_cache) -> Done {
-        context::current()?;
-        raw::put(config, 0)
+        raw::put(config, context::current()?.limits().cache)
     }
 
-    pub(crate) fn cuCtxSetCacheConfig(_: CUfunc_cache) -> Done {
-        context::current().map(drop)
+    /// Partial: remembered, changes nothing.
+    pub(crate) fn cuCtxSetCacheConfig(config: CUfunc_cache) -> Done {
+        const LAST: CUfunc_cache = 3;
+        let context = context::current()?;
+        if config > LAST {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        context.limits().cache = config;
+        Ok(())
     }
 
+    /// Partial: says what was set.
     pub(crate) fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig) -> Done {
-        context::current()?;
-        raw::put(config, 1)
+        raw::put(config, context::current()?.limits().shared)
     }
 
-    pub(crate) fn cuCtxSetSharedMemConfig(_: CUsharedconfig) -> Done {
-        context::current().map(drop)
+    /// Partial: remembered, changes nothing.
+    pub(crate) fn cuCtxSetSharedMemConfig(config: CUsharedconfig) -> Done {
+        const LAST: CUsharedconfig = 2;
+        let context = context::current()?;
+        if config > LAST {
+            return Err(CUresult::INVALID_VALUE);
+        }
+        context.limits().shared = config;
+        Ok(())
     }
 
+    /// Partial: there is no such cache.
     pub(crate) fn cuCtxResetPersistingL2Cache() -> Done {
         context::current().map(drop)
     }

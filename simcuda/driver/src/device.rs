@@ -81,13 +81,13 @@ impl Sim {
         from: CUdevice,
         to: CUdevice,
     ) -> Done {
-        process::card(from)?;
-        process::card(to)?;
+        let (one, other) = (process::card(from)?, process::card(to)?);
         if from == to || !(1..=5).contains(&attribute) {
             return Err(CUresult::INVALID_VALUE);
         }
-        // Access is supported; atomics over the link, arrays and a rank are not.
-        raw::put(value, c_int::from(attribute == 2))
+        // Access is always supported, atomics over a link of the cards' own; arrays and a rank are not.
+        let linked = one.device.nvlinks.contains(&other.number);
+        raw::put(value, c_int::from(attribute == 2 || (attribute == 3 && linked)))
     }
 
     pub(crate) fn cuDeviceGetExecAffinitySupport(
@@ -99,6 +99,7 @@ impl Sim {
         raw::put(answer, 0)
     }
 
+    /// Refused: exists on Windows only.
     pub(crate) fn cuDeviceGetLuid(_: *mut c_char, _: *mut c_uint, device: CUdevice) -> Done {
         process::card(device)?;
         // Exists on Windows only.
@@ -110,10 +111,12 @@ impl Sim {
         raw::put(mode, EAGER)
     }
 
+    /// Partial: there is no profiler.
     pub(crate) fn cuProfilerStart() -> Done {
         Ok(())
     }
 
+    /// Partial: there is no profiler.
     pub(crate) fn cuProfilerStop() -> Done {
         Ok(())
     }

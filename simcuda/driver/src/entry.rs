@@ -1,7 +1,7 @@
 //! What every call passes on its way in: has the driver started, is this a forked child, may the
 //! call come while a stream is captured; and on its way out: `errno` is the program's own.
 
-use crate::{capture, process, raw};
+use crate::{capture, context, fault, process, raw};
 use shim_cuda_headers::row::{Capture, Start, StreamVariant};
 use shim_cuda_headers::{CUresult, DriverFn};
 use std::cell::Cell;
@@ -26,10 +26,11 @@ static UNSUPPORTED: [AtomicU32; DriverFn::COUNT] = [const { AtomicU32::new(0) };
 /// Runs one call.
 pub(crate) fn enter(function: DriverFn, body: impl FnOnce() -> Done) -> CUresult {
     let errno = raw::errno();
-    let result = match admit(function) {
+    let call = || match admit(function) {
         Ok(()) => run(function, body),
         Err(code) => code,
     };
+    let result = if fault::stirred() { fault::around(function, call) } else { call() };
     raw::set_errno(errno);
     result
 }
@@ -45,6 +46,10 @@ fn admit(function: DriverFn) -> Done {
         return Err(CUresult::NOT_INITIALIZED);
     }
     if row.capture == Capture::Unsafe {
+        // A copy that waits uses the legacy stream, which is said before all else.
+        if row.stream == StreamVariant::Legacy && row.symbol.starts_with("cuMem") {
+            capture::forbid_implicit(context::current_handle())?;
+        }
         capture::forbid_unsafe_call()?;
     }
     Ok(())

@@ -4,13 +4,14 @@
 use crate::context::{self, CONTEXTS};
 use crate::entry::Done;
 use crate::space::{Kind, Region, SPACE};
-use crate::{linear, pool};
+use crate::{graph_memory, linear, pool, pool_share};
 use shim_cuda_headers::CUresult;
 use simcuda_protocol::Charge;
 
 /// Whether `cuMemFree` and `cuMemFreeAsync` take it.
 pub(crate) fn is_freeable(region: &Region) -> bool {
     matches!(region.kind, Kind::Linear | Kind::Managed | Kind::Pool(_) | Kind::Graph)
+        || pool_share::is_pointer(region.kind)
 }
 
 /// Frees at once, after all work of the region's context that may use it.
@@ -36,6 +37,12 @@ pub(crate) fn free_array(base: u64) {
 
 /// Frees what a stream has come to.
 pub(crate) fn free_now(base: u64) {
+    // Its stream may have been given the same memory again meanwhile.
+    if let Some(Region { kind: Kind::Pool(pool), .. }) = SPACE.find(base)
+        && !pool::frees(pool, base)
+    {
+        return;
+    }
     if let Some(gone) = SPACE.remove(base, is_freeable) {
         release(&gone);
     }
@@ -44,8 +51,12 @@ pub(crate) fn free_now(base: u64) {
 fn release(region: &Region) {
     match region.kind {
         Kind::Pool(pool) => pool::give_back(pool, region),
+        Kind::Imported(_) => {
+            // Opened twice, it is closed twice.
+            let _ = pool_share::release(region.base);
+        }
         // The memory stays with its graph.
-        Kind::Graph => {}
+        Kind::Graph => graph_memory::ended(region.base),
         _ => {
             if let Some(context) = CONTEXTS.get(region.context) {
                 linear::give_back(&context, region, Charge::Memory);

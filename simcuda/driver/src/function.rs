@@ -89,6 +89,11 @@ pub(crate) fn forget_all(module: usize) {
     FUNCTIONS.remove_all(|function| function.module.handle == module);
 }
 
+/// A handle that this kernel of a module goes by.
+pub(crate) fn handle_of(module: usize, name: &str) -> Option<usize> {
+    FUNCTIONS.find_handle(|function| function.module.handle == module && function.name == name)
+}
+
 /// What the handle stands for: a function, or a library's kernel in the current context.
 pub(crate) fn find(function: CUfunction) -> Result<Arc<Function>, CUresult> {
     match FUNCTIONS.get(function.0) {
@@ -117,10 +122,12 @@ impl Sim {
         find(function)?.set_attribute(attribute, value)
     }
 
+    /// Partial: accepted, changes nothing.
     pub(crate) fn cuFuncSetCacheConfig(function: CUfunction, _: CUfunc_cache) -> Done {
         find(function).map(drop)
     }
 
+    /// Partial: accepted, changes nothing.
     pub(crate) fn cuFuncSetSharedMemConfig(function: CUfunction, _: CUsharedconfig) -> Done {
         find(function).map(drop)
     }
@@ -151,11 +158,13 @@ impl Sim {
         raw::put(count, find(function)?.kernel()?.params().len())
     }
 
+    /// Partial: functions are always loaded.
     pub(crate) fn cuFuncIsLoaded(state: *mut CUfunctionLoadingState, function: CUfunction) -> Done {
         find(function)?;
         raw::put(state, 1)
     }
 
+    /// Partial: functions are always loaded.
     pub(crate) fn cuFuncLoad(function: CUfunction) -> Done {
         find(function).map(drop)
     }
@@ -180,6 +189,7 @@ impl Sim {
         find(CUfunction(kernel.0))?.set_attribute(attribute, value)
     }
 
+    /// Partial: accepted, changes nothing.
     pub(crate) fn cuKernelSetCacheConfig(
         kernel: CUkernel,
         config: CUfunc_cache,
@@ -259,7 +269,7 @@ impl Sim {
 }
 
 /// How many blocks a multiprocessor of compute capability 7.5 holds.
-fn occupancy(threads: c_int, shared_bytes: usize) -> Result<c_int, CUresult> {
+pub(crate) fn occupancy(threads: c_int, shared_bytes: usize) -> Result<c_int, CUresult> {
     let threads = u32::try_from(threads).ok().filter(|threads| *threads > 0);
     let threads = threads.ok_or(CUresult::INVALID_VALUE)?.next_multiple_of(32);
     let by_shared = SHARED_OPT_IN_BYTES.checked_div(shared_bytes).unwrap_or(usize::MAX);

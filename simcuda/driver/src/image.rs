@@ -1,134 +1,102 @@
-//! Images of device code as programs hand them over: PTX text, or a fat binary with PTX in it,
-//! bare or in the wrapper that compilers put around it.
-//!
-//! Machine code of a real card cannot be run here; an image that has nothing else is refused as
-//! one for another GPU.
+//! Images of device code where the program has them: at an address without a length, or in a file. What
+//! they hold is `simcuda-image`'s business.
 
-use crate::raw;
+use crate::entry::log;
+use crate::{context, jit_options, process, raw};
 use shim_cuda_headers::CUresult;
+use simcuda_image::{
+    Content, ELF_MAGIC, ENTRIES_AT, FATBIN_MAGIC, ImageError, MOST_BYTES, Target, WRAPPER_MAGIC,
+};
 use std::ffi::c_void;
 
-const WRAPPER_MAGIC: u32 = 0x4662_43B1;
-const FATBIN_MAGIC: u32 = 0xBA55_ED50;
-const ELF_MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
+/// What is read of a text at once; texts end with a null byte somewhere.
+const TEXT_STEP_BYTES: usize = 4096;
+/// ELF: the header, and each section's.
+const ELF_HEADER_BYTES: usize = 64;
 
-/// Header of a fat binary: magic, version, own length, length of what follows.
-const FATBIN_HEADER_BYTES: usize = 16;
-/// As much of an entry's header as is read here.
-const ENTRY_HEADER_BYTES: usize = 64;
-const KIND_PTX: u16 = 1;
-const FLAG_LZ4: u64 = 0x2000;
-const FLAG_ZSTD: u64 = 0x8000;
+/// The device that images are chosen for: the current context's, or the first.
+pub(crate) fn target() -> Target {
+    let device = context::current().map_or(0, |context| context.device);
+    let (major, minor) = process::card(device).map_or((7, 5), |card| card.device.capability);
+    let machine_code = std::env::var_os("SIMCUDA_SASS").is_none_or(|word| word != "refuse");
+    Target { capability: major * 10 + minor, machine_code }
+}
 
-/// The PTX of the image at this address.
-pub(crate) fn ptx(image: *const c_void) -> Result<String, CUresult> {
-    match raw::get(image.cast::<u32>())? {
+/// The bytes of the image at this address.
+pub(crate) fn bytes(image: *const c_void) -> Result<Vec<u8>, CUresult> {
+    if image.is_null() {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    let word = |at: usize, length: usize| raw::bytes_if_there(image.wrapping_byte_add(at), length);
+    let magic = word(0, 4)?;
+    match u32::from_le_bytes([magic[0], magic[1], magic[2], magic[3]]) {
         WRAPPER_MAGIC => {
-            let fatbin = raw::get(image.wrapping_byte_add(8).cast::<*const c_void>())?;
-            ptx(fatbin)
+            let pointer = word(8, size_of::<usize>())?;
+            let address = pointer.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            let inner = std::ptr::with_exposed_provenance::<c_void>(address);
+            // A wrapper in a wrapper is none that any compiler makes.
+            let magic = raw::bytes_if_there(inner, 4)?;
+            if magic == WRAPPER_MAGIC.to_le_bytes() {
+                return Err(CUresult::INVALID_IMAGE);
+            }
+            bytes(inner)
         }
         FATBIN_MAGIC => {
-            let length = raw::get(image.wrapping_byte_add(8).cast::<u64>())?;
-            let entries = image.wrapping_byte_add(FATBIN_HEADER_BYTES);
-            let length = usize::try_from(length).map_err(|_| CUresult::INVALID_IMAGE)?;
-            from_entries(&raw::bytes_at(entries, length)?)
+            let length = simcuda_image::fatbin_bytes(&word(0, ENTRIES_AT)?);
+            word(0, length.map_err(code)?)
         }
-        ELF_MAGIC => Err(CUresult::NO_BINARY_FOR_GPU),
-        _ => raw::text(image.cast()).map_err(|_| CUresult::INVALID_IMAGE),
+        ELF_MAGIC => {
+            let section = |at| word(at, ELF_HEADER_BYTES).map_err(|_| ImageError::Broken("cut"));
+            let length = simcuda_image::elf_bytes(&word(0, ELF_HEADER_BYTES)?, section);
+            word(0, length.map_err(code)?)
+        }
+        _ => text(image),
     }
 }
 
-/// The PTX of bytes of a known length: text, terminated or not, or a fat binary.
-pub(crate) fn ptx_in(bytes: &[u8]) -> Result<String, CUresult> {
-    match bytes.first_chunk().map(|magic| u32::from_le_bytes(*magic)) {
-        Some(FATBIN_MAGIC) => from_entries(&bytes[FATBIN_HEADER_BYTES..]),
-        Some(ELF_MAGIC) => Err(CUresult::NO_BINARY_FOR_GPU),
-        _ => {
-            let text = bytes.split(|byte| *byte == 0).next().unwrap_or(bytes);
-            String::from_utf8(text.to_vec()).map_err(|_| CUresult::INVALID_IMAGE)
-        }
-    }
-}
-
-/// Looks through the entries of a fat binary for PTX, the one for the newest architecture.
-fn from_entries(mut entries: &[u8]) -> Result<String, CUresult> {
-    let mut best: Option<(u32, Result<String, CUresult>)> = None;
-    while entries.len() >= ENTRY_HEADER_BYTES {
-        let kind = u16::from_le_bytes([entries[0], entries[1]]);
-        let header = number(entries, 4, 4)? as usize;
-        let payload = number(entries, 8, 4)? as usize;
-        let whole = header.checked_add(payload).ok_or(CUresult::INVALID_IMAGE)?;
-        let body = entries.get(header..whole).ok_or(CUresult::INVALID_IMAGE)?;
-        let architecture = number(entries, 28, 4)? as u32;
-        if kind == KIND_PTX && best.as_ref().is_none_or(|(newest, _)| architecture > *newest) {
-            best = Some((architecture, text_of(entries, body)));
-        }
-        entries = &entries[whole..];
-    }
-    best.map_or(Err(CUresult::NO_BINARY_FOR_GPU), |(_, text)| text)
-}
-
-fn text_of(header: &[u8], body: &[u8]) -> Result<String, CUresult> {
-    let flags = number(header, 40, 8)?;
-    if flags & FLAG_ZSTD != 0 {
-        return Err(CUresult::NOT_SUPPORTED);
-    }
-    if flags & FLAG_LZ4 == 0 {
-        return ptx_in(body);
-    }
-    let compressed = number(header, 16, 4)? as usize;
-    let length = number(header, 56, 8)? as usize;
-    let packed = body.get(..compressed).ok_or(CUresult::INVALID_IMAGE)?;
-    ptx_in(&unpack_lz4(packed, length).ok_or(CUresult::INVALID_IMAGE)?)
-}
-
-fn number(bytes: &[u8], at: usize, length: usize) -> Result<u64, CUresult> {
-    let mut word = [0; 8];
-    word[..length].copy_from_slice(bytes.get(at..at + length).ok_or(CUresult::INVALID_IMAGE)?);
-    Ok(u64::from_le_bytes(word))
-}
-
-/// An LZ4 block: stretches of bytes as they are, each followed by a copy of earlier ones.
-fn unpack_lz4(mut packed: &[u8], length: usize) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    while out.len() < length {
-        let token = take(&mut packed, 1)?[0];
-        let literals = lz4_length(&mut packed, token >> 4)?;
-        out.extend_from_slice(take(&mut packed, literals)?);
-        if packed.is_empty() {
-            break;
-        }
-        let distance = take(&mut packed, 2)?;
-        let distance = usize::from(u16::from_le_bytes([distance[0], distance[1]]));
-        let repeated = lz4_length(&mut packed, token & 15)? + 4;
-        let start = out.len().checked_sub(distance).filter(|_| distance > 0)?;
-        if out.len() + repeated > length {
-            return None;
-        }
-        for index in start..start + repeated {
-            out.push(out[index]);
-        }
-    }
-    (out.len() == length).then_some(out)
-}
-
-fn take<'a>(from: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = from.split_at_checked(count)?;
-    *from = rest;
-    Some(taken)
-}
-
-/// Fifteen means that more bytes follow, each added, until one is not 255.
-fn lz4_length(packed: &mut &[u8], nibble: u8) -> Option<usize> {
-    let mut length = usize::from(nibble);
-    if nibble == 15 {
-        loop {
-            let more = take(packed, 1)?[0];
-            length += usize::from(more);
-            if more != 255 {
-                break;
+/// A text up to its null byte.
+fn text(image: *const c_void) -> Result<Vec<u8>, CUresult> {
+    let mut text = Vec::new();
+    while text.len() < MOST_BYTES {
+        let at = image.wrapping_byte_add(text.len());
+        // Up to the end of the page: what lies behind it may not be there.
+        let step = TEXT_STEP_BYTES - at.addr() % TEXT_STEP_BYTES;
+        let piece = raw::bytes_if_there(at, step)?;
+        match piece.iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                text.extend_from_slice(&piece[..end]);
+                return Ok(text);
             }
+            None => text.extend_from_slice(&piece),
         }
     }
-    Some(length)
+    Err(CUresult::INVALID_IMAGE)
+}
+
+/// The module of an image; what is wrong with it goes into the caller's error log.
+pub(crate) fn module(
+    image: &[u8],
+    options: &jit_options::Options,
+) -> Result<simcuda_ptx::Module, CUresult> {
+    simcuda_image::module(image, target()).map_err(|error| {
+        log(format_args!("an image was refused: {error}"));
+        options.say_error(&error.to_string());
+        code(error)
+    })
+}
+
+/// The texts of an image that goes to the linker.
+pub(crate) fn texts(image: &[u8]) -> Result<Vec<simcuda_image::Text>, CUresult> {
+    match simcuda_image::content(image, target()).map_err(code)? {
+        Content::Texts(texts) => Ok(texts),
+        Content::Machine(_) => Err(CUresult::NO_BINARY_FOR_GPU),
+    }
+}
+
+fn code(error: ImageError) -> CUresult {
+    match error {
+        ImageError::Broken(_) => CUresult::INVALID_IMAGE,
+        ImageError::NotForThisDevice => CUresult::NO_BINARY_FOR_GPU,
+        ImageError::Ptx(_) => CUresult::INVALID_PTX,
+    }
 }

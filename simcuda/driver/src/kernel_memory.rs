@@ -2,15 +2,12 @@
 //! with the last few ranges remembered.
 
 use crate::engine::Engine;
+use crate::kernel_clock::KernelClock;
+use crate::pages;
 use crate::space::{Access, Observer, SPACE};
-use crate::{event, pages};
 use simcuda_ptx::{Fault, Memory};
 use std::cell::Cell;
 use std::io::Write;
-use std::time::Duration;
-
-/// How long a sleeping kernel goes without looking whether it must end.
-const NAP: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -24,6 +21,10 @@ const NOTHING: Known = Known { base: 0, end: 0, access: Access::None };
 #[derive(Debug)]
 pub(crate) struct KernelMemory<'a> {
     engine: &'a Engine,
+    /// The kernel's number there.
+    number: u64,
+    clock: &'a KernelClock<'a>,
+    resident_blocks: u32,
     observer: &'a Observer,
     /// The table's generation that `known` is of.
     generation: Cell<u64>,
@@ -32,10 +33,17 @@ pub(crate) struct KernelMemory<'a> {
 }
 
 impl<'a> KernelMemory<'a> {
-    pub(crate) fn new(engine: &'a Engine, observer: &'a Observer) -> Self {
+    pub(crate) fn new(
+        engine: &'a Engine,
+        number: u64,
+        clock: &'a KernelClock<'a>,
+        resident_blocks: u32,
+        observer: &'a Observer,
+    ) -> Self {
         let generation = Cell::new(observer.enter());
         let known = [const { Cell::new(NOTHING) }; 4];
-        Self { engine, observer, generation, known, next: Cell::new(0) }
+        let next = Cell::new(0);
+        Self { engine, number, clock, resident_blocks, observer, generation, known, next }
     }
 
     fn allows(&self, address: u64, bytes: usize, access: Access) -> bool {
@@ -96,27 +104,41 @@ impl Memory for KernelMemory<'_> {
     }
 
     fn now_ns(&self) -> u64 {
-        event::clock_ns()
+        self.clock.now_ns()
     }
 
     fn sleep_ns(&self, ns: u64) {
         self.observer.leave();
-        let until = event::clock_ns().saturating_add(ns);
-        while !self.engine.is_stopping() {
-            let left = Duration::from_nanos(until.saturating_sub(event::clock_ns()));
-            if left.is_zero() {
-                break;
-            }
-            std::thread::sleep(left.min(NAP));
-        }
+        self.clock.sleep(ns, || self.engine.is_stopping());
         self.renew();
     }
 
     fn stop(&self) -> bool {
+        if self.clock.must_pause() {
+            self.observer.leave();
+            self.clock.pause();
+            self.renew();
+        }
         if SPACE.generation() != self.generation.get() {
             self.renew();
         }
-        self.engine.is_stopping()
+        self.engine.is_stopping() || self.engine.is_doomed(self.number)
+    }
+
+    fn executed(&self, instructions: u64) {
+        self.clock.executed(instructions);
+    }
+
+    fn polls(&self) {
+        if !self.clock.lives() {
+            self.observer.leave();
+            self.clock.live();
+            self.renew();
+        }
+    }
+
+    fn resident_blocks(&self) -> Option<u32> {
+        Some(self.resident_blocks)
     }
 
     fn print(&self, text: &str) {

@@ -1,9 +1,11 @@
 //! Launching kernels: collecting their parameters at the call, running them when their turn comes.
 
 use crate::command::Work;
+use crate::cost::{Costs, UNITS};
 use crate::engine::Engine;
 use crate::entry::{Done, Sim, log};
 use crate::function::{self, Function, SHARED_BYTES, THREADS_PER_BLOCK};
+use crate::kernel_clock::KernelClock;
 use crate::kernel_memory::KernelMemory;
 use crate::module::Module;
 use crate::space::Observer;
@@ -11,8 +13,8 @@ use crate::{raw, stream};
 use shim_cuda_headers::*;
 use simcuda_ptx::{Fault, Kernel, Launch};
 use std::ffi::{c_uint, c_void};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 /// A launch with all that it needs.
 #[derive(Debug)]
@@ -21,6 +23,10 @@ pub(crate) struct KernelLaunch {
     name: String,
     shape: Shape,
     params: Vec<u8>,
+    /// How many of its blocks a multiprocessor holds.
+    blocks_each: u64,
+    /// Addresses of the parameters, made when somebody asks.
+    list: OnceLock<Vec<usize>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +48,50 @@ impl KernelLaunch {
         let params =
             if extra.is_null() { from_array(kernel, params)? } else { from_buffer(kernel, extra)? };
         let (module, name) = (Arc::clone(&function.module), function.name.clone());
-        Ok(Self { module, name, shape, params })
+        let threads: c_uint = shape.block.iter().product();
+        let shared = kernel.shared_bytes() + shape.shared_bytes as usize;
+        let blocks_each = function::occupancy(threads.cast_signed(), shared)?.max(1);
+        let blocks_each = u64::from(blocks_each.cast_unsigned());
+        Ok(Self { module, name, shape, params, blocks_each, list: OnceLock::new() })
+    }
+
+    fn blocks(&self) -> u64 {
+        self.shape.grid.iter().map(|n| u64::from(*n)).fold(1, u64::saturating_mul)
+    }
+
+    /// How much of the card it takes, in parts of a multiprocessor.
+    pub(crate) fn units(&self, costs: &Costs) -> u64 {
+        self.blocks().saturating_mul(UNITS / self.blocks_each).clamp(1, costs.capacity())
+    }
+
+    fn instruction_ns(&self, costs: &Costs) -> f64 {
+        let threads = self.shape.block.iter().map(|n| u64::from(*n)).product();
+        costs.instruction_ns(self.blocks(), threads, self.blocks_each)
+    }
+}
+
+/// What a node of a graph says of its launch.
+impl KernelLaunch {
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(crate) fn module(&self) -> usize {
+        self.module.handle
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Address of a list of the parameters' addresses, good as long as the launch is kept.
+    pub(crate) fn param_list(&self) -> usize {
+        let list = self.list.get_or_init(|| {
+            let Some(kernel) = self.module.code.0.kernel(&self.name) else { return Vec::new() };
+            let base = self.params.as_ptr().expose_provenance();
+            kernel.params().iter().map(|param| base + param.offset).collect()
+        });
+        if list.is_empty() { 0 } else { list.as_ptr().expose_provenance() }
     }
 }
 
@@ -97,12 +146,30 @@ fn from_buffer(kernel: &Kernel, extra: *mut *mut c_void) -> Result<Vec<u8>, CUre
     Ok(buffer)
 }
 
-/// Runs the kernel on the engine's thread.
+/// Runs the kernel once it has a seat on the engine, and waits until it is over; says when that was.
 pub(crate) fn perform(
     launch: &KernelLaunch,
+    (number, ready_ns): (u64, u64),
     engine: &Engine,
     observer: &Observer,
-) -> Result<(), CUresult> {
+) -> Result<u64, CUresult> {
+    let costs = &engine.costs;
+    let seat = engine.compute.begin(ready_ns)?;
+    if launch.module.code.0.kernel(&launch.name).is_some_and(Kernel::is_opaque) {
+        return Ok(seat.finish(costs.opaque_ns()));
+    }
+    let clock = KernelClock::new(&seat, launch.instruction_ns(costs));
+    let resident = launch.blocks_each.saturating_mul(costs.multiprocessors);
+    let resident = u32::try_from(resident).unwrap_or(u32::MAX);
+    let memory = KernelMemory::new(engine, number, &clock, resident, observer);
+    let result = run(launch, &memory);
+    observer.leave();
+    let taken_ns = clock.taken_ns() + costs.launch_ns();
+    let end_ns = seat.finish(taken_ns);
+    result.map(|()| end_ns)
+}
+
+fn run(launch: &KernelLaunch, memory: &KernelMemory<'_>) -> Result<(), CUresult> {
     let code = &launch.module.code.0;
     let kernel = code.kernel(&launch.name).ok_or(CUresult::NOT_FOUND)?;
     let shape = Launch {
@@ -112,8 +179,7 @@ pub(crate) fn perform(
         params: &launch.params,
         globals: &launch.module.globals,
     };
-    let memory = KernelMemory::new(engine, observer);
-    let Err(fault) = simcuda_ptx::run(code, kernel, &shape, &memory) else { return Ok(()) };
+    let Err(fault) = simcuda_ptx::run(code, kernel, &shape, memory) else { return Ok(()) };
     log(format_args!("kernel {}: {fault}", launch.name));
     Err(match fault {
         Fault::Address { .. } => CUresult::ILLEGAL_ADDRESS,
@@ -138,6 +204,9 @@ fn launch(
         return Err(CUresult::INVALID_HANDLE);
     }
     let launch = KernelLaunch::new(&function, shape, params, extra)?;
+    if !stream.is_capturing() {
+        stream.context.engine.wait_for_room(stream.handle);
+    }
     stream.submit(Work::Kernel(Arc::new(launch))).map(drop)
 }
 

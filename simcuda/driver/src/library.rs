@@ -69,8 +69,8 @@ pub(crate) fn function_of(kernel: CUkernel) -> Result<CUfunction, CUresult> {
     module::function(&module, &kernel.name)
 }
 
-fn load(to: *mut CUlibrary, text: &str, options: &jit_options::Options) -> Done {
-    let code = Code::read(text, options)?;
+fn load(to: *mut CUlibrary, image: &[u8], options: &jit_options::Options) -> Done {
+    let code = Code::read(image, options)?;
     let handle = LIBRARIES.fresh();
     let library = Library { handle, code, modules: Mutex::default(), kernels: Mutex::default() };
     LIBRARIES.insert(handle, Arc::new(library));
@@ -93,7 +93,7 @@ impl Sim {
             return Err(CUresult::INVALID_VALUE);
         }
         let options = jit_options::Options::read(count, names, values)?;
-        load(library, &image::ptx(from)?, &options)
+        load(library, &image::bytes(from)?, &options)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the vendor's own signature")]
@@ -113,7 +113,7 @@ impl Sim {
         }
         let options = jit_options::Options::read(count, names, values)?;
         let bytes = std::fs::read(path).map_err(|_| CUresult::FILE_NOT_FOUND)?;
-        load(library, &image::ptx_in(&bytes)?, &options)
+        load(library, &bytes, &options)
     }
 
     pub(crate) fn cuLibraryUnload(library: CUlibrary) -> Done {

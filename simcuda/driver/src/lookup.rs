@@ -1,7 +1,7 @@
 //! Finding functions by name, and naming result codes.
 
 use crate::entry::{Done, Sim};
-use crate::{exports, raw};
+use crate::{exports, fault, newer, raw};
 use shim_cuda_headers::*;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ const PER_THREAD_STREAM: u64 = 2;
 
 impl Sim {
     pub(crate) fn cuDriverGetVersion(version: *mut c_int) -> Done {
-        raw::put(version, VERSION)
+        raw::put(version, fault::driver_version().map_or(VERSION, u32::cast_signed))
     }
 
     pub(crate) fn cuGetProcAddress(
@@ -41,17 +41,21 @@ impl Sim {
             return Err(CUresult::INVALID_VALUE);
         }
         let per_thread = flags == PER_THREAD_STREAM;
-        if let Some(found) = DriverFn::answering(name.as_bytes(), version, per_thread) {
+        if let Some(found) = answering(name.as_bytes(), version, per_thread) {
             raw::put_if_wanted(status, FOUND);
-            return raw::put(function, exports::address(found));
+            let is_newest = version >= VERSION.cast_unsigned() && fault::has_newer_form(found);
+            let newer = is_newest.then(|| newer::address(found)).flatten();
+            return raw::put(function, newer.unwrap_or_else(|| exports::address(found)));
         }
-        let exists = DriverFn::answering(name.as_bytes(), u32::MAX, per_thread).is_some();
+        let exists = answering(name.as_bytes(), u32::MAX, per_thread).is_some();
         raw::put_if_wanted(status, if exists { TOO_NEW } else { NOT_FOUND });
         raw::put(function, std::ptr::null_mut())?;
         Err(CUresult::NOT_FOUND)
     }
 
     /// There are no tables here beside the functions: none that this driver could honestly answer.
+    ///
+    /// Refused: there are no tables beside the functions.
     pub(crate) fn cuGetExportTable(table: *mut *const c_void, name: *const CUuuid) -> Done {
         if table.is_null() || name.is_null() {
             return Err(CUresult::INVALID_VALUE);
@@ -66,6 +70,15 @@ impl Sim {
     pub(crate) fn cuGetErrorString(code: CUresult, text: *mut *const c_char) -> Done {
         text_of(code, text, |texts| &texts.sentence)
     }
+}
+
+/// The newest form that is not newer than the version asked for, and that this driver has.
+fn answering(name: &[u8], version: u32, per_thread: bool) -> Option<DriverFn> {
+    let found = DriverFn::answering(name, version, per_thread)?;
+    if !fault::is_hidden(found) {
+        return Some(found);
+    }
+    answering(name, found.row().version.checked_sub(1)?, per_thread)
 }
 
 /// What a code is called, for programs and for people.

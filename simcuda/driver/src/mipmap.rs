@@ -39,6 +39,11 @@ fn levels(
     })
 }
 
+/// Whether the handle is one of these.
+pub(crate) fn exists(mipmap: usize) -> bool {
+    MIPMAPS.get(mipmap).is_some()
+}
+
 fn create(to: *mut CUmipmappedArray, whole: CUDA_ARRAY3D_DESCRIPTOR_v2, asked: c_uint) -> Done {
     let context = context::working()?;
     if to.is_null() {

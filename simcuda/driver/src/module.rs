@@ -1,7 +1,7 @@
 //! Modules: device code loaded into a context, with memory for its globals.
 
 use crate::context::{self, Context};
-use crate::entry::{Done, Sim, log};
+use crate::entry::{Done, Sim};
 use crate::function::{self, Function};
 use crate::registry::Registry;
 use crate::space::{Kind, SPACE};
@@ -32,16 +32,12 @@ pub(crate) struct Module {
 }
 
 impl Code {
-    /// Reads PTX; what is wrong with it goes into the caller's error log.
-    pub(crate) fn read(text: &str, options: &jit_options::Options) -> Result<Arc<Self>, CUresult> {
-        match ptx::Module::parse(text) {
-            Ok(module) => Ok(Arc::new(Self(module))),
-            Err(error) => {
-                log(format_args!("PTX was refused: {error}"));
-                options.say_error(&error.to_string());
-                Err(CUresult::INVALID_PTX)
-            }
-        }
+    /// Reads an image; what is wrong with it goes into the caller's error log.
+    pub(crate) fn read(
+        image: &[u8],
+        options: &jit_options::Options,
+    ) -> Result<Arc<Self>, CUresult> {
+        image::module(image, options).map(|module| Arc::new(Self(module)))
     }
 }
 
@@ -60,12 +56,12 @@ pub(crate) fn load(code: &Arc<Code>, context: &Context) -> Result<Arc<Module>, C
     }
     for (global, address) in code.0.globals().iter().zip(&globals) {
         let mut bytes = global.init.clone();
-        bytes.resize(global.size, 0);
         for pointer in &global.pointers {
             let target = globals[pointer.global].wrapping_add(pointer.addend);
             bytes[pointer.offset..pointer.offset + 8].copy_from_slice(&target.to_le_bytes());
         }
         pages::write(*address, &bytes);
+        zero(*address + bytes.len() as u64, global.size - bytes.len());
     }
     let handle = MODULES.fresh();
     let code = Arc::clone(code);
@@ -73,6 +69,17 @@ pub(crate) fn load(code: &Arc<Code>, context: &Context) -> Result<Arc<Module>, C
     let module = Arc::new(Module { handle, context: context.handle, code, globals, functions });
     MODULES.insert(handle, Arc::clone(&module));
     Ok(module)
+}
+
+/// What an initialiser does not say is zero. Piece by piece: a variable may be as large as a card.
+fn zero(mut address: u64, mut bytes: usize) {
+    const PIECE: [u8; 1 << 16] = [0; 1 << 16];
+    while bytes > 0 {
+        let piece = bytes.min(PIECE.len());
+        pages::write(address, &PIECE[..piece]);
+        address += piece as u64;
+        bytes -= piece;
+    }
 }
 
 pub(crate) fn unload(module: &Module, context: &Context) {
@@ -119,9 +126,9 @@ pub(crate) fn global(module: &Module, name: &str) -> Result<(u64, usize), CUresu
     found.map(|(global, address)| (*address, global.size)).ok_or(CUresult::NOT_FOUND)
 }
 
-fn load_text(module: *mut CUmodule, text: &str, options: &jit_options::Options) -> Done {
+fn load_image(module: *mut CUmodule, image: &[u8], options: &jit_options::Options) -> Done {
     let context = context::working()?;
-    let code = Code::read(text, options)?;
+    let code = Code::read(image, options)?;
     raw::put(module, CUmodule(load(&code, &context)?.handle))
 }
 
@@ -138,7 +145,7 @@ impl Sim {
             return Err(CUresult::INVALID_VALUE);
         }
         let options = jit_options::Options::read(count, names, values)?;
-        load_text(module, &image::ptx(from)?, &options)
+        load_image(module, &image::bytes(from)?, &options)
     }
 
     pub(crate) fn cuModuleLoadData(module: *mut CUmodule, from: *const c_void) -> Done {
@@ -156,7 +163,7 @@ impl Sim {
             return Err(CUresult::INVALID_VALUE);
         }
         let bytes = std::fs::read(path).map_err(|_| CUresult::FILE_NOT_FOUND)?;
-        load_text(module, &image::ptx_in(&bytes)?, &jit_options::Options::default())
+        load_image(module, &bytes, &jit_options::Options::default())
     }
 
     pub(crate) fn cuModuleUnload(module: CUmodule) -> Done {

@@ -5,7 +5,7 @@
 //! that is mapped twice, is a file.
 
 use crate::blocks::{self, BLOCK_BYTES};
-use crate::{pages, process};
+use crate::{fault, pages, process};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::MemfdFlags;
 use shim_cuda_headers::{CUmemAllocationProp_v1, CUresult};
@@ -112,7 +112,13 @@ impl Physical {
                 pages::fill_shared(at, bytes, file.as_fd())
             }
         };
-        done.map_err(|_| CUresult::OUT_OF_MEMORY)
+        drop(backing);
+        done.map_err(|_| CUresult::OUT_OF_MEMORY)?;
+        if fault::breaks_half_way() {
+            self.unmap(at, bytes)?;
+            return Err(CUresult::OUT_OF_MEMORY);
+        }
+        Ok(())
     }
 
     /// Takes the memory from behind the addresses, which stay reserved.

@@ -2,9 +2,11 @@
 
 use crate::entry::{Done, Sim};
 use crate::space::{Access, Kind, Region, SPACE};
-use crate::{context, process, raw, stream, vmm};
+use crate::{raw, vmm};
 use shim_cuda_headers::*;
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `CU_MEMORYTYPE_*`.
 const HOST: c_uint = 1;
@@ -31,7 +33,16 @@ const MEMPOOL_HANDLE: u32 = 17;
 const MAPPING_SIZE: u32 = 18;
 const MAPPING_BASE: u32 = 19;
 const MEMORY_BLOCK_ID: u32 = 20;
+const HW_DECOMPRESS_CAPABLE: u32 = 21;
+const LOCALITY_DOMAIN: u32 = 22;
 const LAST: u32 = 22;
+
+/// Allocations whose copies were asked to wait, by the region's number.
+static SYNCHRONOUS: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+
+fn synchronous() -> MutexGuard<'static, BTreeSet<u64>> {
+    SYNCHRONOUS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn write(to: *mut c_void, attribute: u32, region: &Region) -> Done {
     let address = |value: u64| raw::put(to.cast::<u64>(), value);
@@ -43,12 +54,12 @@ fn write(to: *mut c_void, attribute: u32, region: &Region) -> Done {
         MEMORY_TYPE => {
             raw::put(to.cast::<c_uint>(), if region.is_device() { DEVICE } else { HOST })
         }
-        SYNC_MEMOPS => flag(false),
+        SYNC_MEMOPS => flag(synchronous().contains(&region.id)),
         BUFFER_ID | MEMORY_BLOCK_ID => address(region.id),
         IS_MANAGED => flag(region.kind == Kind::Managed),
         DEVICE_ORDINAL => raw::put(to.cast::<c_int>(), region.device),
-        // There is no exporting of plain memory in this driver, and it says so.
-        IS_LEGACY_IPC_CAPABLE | IS_GPU_DIRECT_RDMA_CAPABLE => flag(false),
+        IS_LEGACY_IPC_CAPABLE => flag(region.kind == Kind::Linear),
+        IS_GPU_DIRECT_RDMA_CAPABLE => flag(false),
         RANGE_START | MAPPING_BASE => address(region.base),
         RANGE_SIZE => raw::put(to.cast::<usize>(), region.size as usize),
         MAPPING_SIZE => raw::put(to.cast::<usize>(), region.span as usize),
@@ -63,9 +74,14 @@ fn write(to: *mut c_void, attribute: u32, region: &Region) -> Done {
             },
         ),
         MEMPOOL_HANDLE => {
-            let pool = if let Kind::Pool(pool) = region.kind { pool } else { 0 };
+            let pool = match region.kind {
+                Kind::Pool(pool) | Kind::Imported(pool) => pool,
+                _ => 0,
+            };
             raw::put(to.cast::<CUmemoryPool>(), CUmemoryPool(pool))
         }
+        HW_DECOMPRESS_CAPABLE => flag(false),
+        LOCALITY_DOMAIN => raw::put(to.cast::<c_int>(), 0),
         P2P_TOKENS => Err(CUresult::NOT_SUPPORTED),
         _ => Err(CUresult::INVALID_VALUE),
     }
@@ -128,64 +144,22 @@ impl Sim {
         Ok(())
     }
 
+    /// Partial: remembered, changes nothing.
     pub(crate) fn cuPointerSetAttribute(
-        _: *const c_void,
+        from: *const c_void,
         attribute: CUpointer_attribute,
         pointer: CUdeviceptr,
     ) -> Done {
-        SPACE.find(pointer).ok_or(CUresult::INVALID_VALUE)?;
-        if attribute == SYNC_MEMOPS { Ok(()) } else { Err(CUresult::INVALID_VALUE) }
-    }
-
-    pub(crate) fn cuMemAdvise(
-        pointer: CUdeviceptr,
-        bytes: usize,
-        _: CUmem_advise,
-        _: CUdevice,
-    ) -> Done {
-        managed(pointer, bytes)
-    }
-
-    pub(crate) fn cuMemAdvise_v2(
-        pointer: CUdeviceptr,
-        bytes: usize,
-        _: CUmem_advise,
-        _: CUmemLocation,
-    ) -> Done {
-        managed(pointer, bytes)
-    }
-
-    pub(crate) fn cuMemPrefetchAsync(
-        pointer: CUdeviceptr,
-        bytes: usize,
-        device: CUdevice,
-        stream: CUstream,
-    ) -> Done {
-        const CPU: CUdevice = -1;
-        if device != CPU {
-            process::card(device)?;
+        let region = SPACE.find(pointer).ok_or(CUresult::INVALID_VALUE)?;
+        let wanted = raw::get(from.cast::<c_uint>())?;
+        if attribute != SYNC_MEMOPS || wanted > 1 {
+            return Err(CUresult::INVALID_VALUE);
         }
-        stream::resolve(stream)?;
-        managed(pointer, bytes)
+        if wanted == 1 {
+            synchronous().insert(region.id);
+        } else {
+            synchronous().remove(&region.id);
+        }
+        Ok(())
     }
-
-    pub(crate) fn cuMemPrefetchAsync_v2(
-        pointer: CUdeviceptr,
-        bytes: usize,
-        _: CUmemLocation,
-        _: c_uint,
-        stream: CUstream,
-    ) -> Done {
-        stream::resolve(stream)?;
-        managed(pointer, bytes)
-    }
-}
-
-/// Hints are taken for managed memory only, and change nothing: it is where it is.
-fn managed(pointer: CUdeviceptr, bytes: usize) -> Done {
-    context::working()?;
-    let region = SPACE.find(pointer).filter(|region| region.kind == Kind::Managed);
-    let region = region.ok_or(CUresult::INVALID_VALUE)?;
-    let end = pointer.checked_add(bytes as u64).ok_or(CUresult::INVALID_VALUE)?;
-    if bytes == 0 || end > region.end() { Err(CUresult::INVALID_VALUE) } else { Ok(()) }
 }

@@ -7,64 +7,73 @@
 use crate::arena::{Arena, GRAIN_BYTES};
 use crate::blocks::{self, BLOCK_BYTES};
 use crate::command::Work;
-use crate::context;
-use crate::entry::{Done, Sim};
+use crate::entry::Done;
 use crate::graph_memory::GraphBlock;
 use crate::registry::Registry;
 use crate::space::{Access, Kind, Region, SPACE};
-use crate::stream::{self, Stream};
-use crate::{freeing, process, raw};
+use crate::stream::Stream;
+use crate::{graph_memory, process, shared_blocks};
 use shim_cuda_headers::*;
 use simcuda_protocol::Charge;
 use std::collections::BTreeMap;
-use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-static POOLS: Registry<Pool> = Registry::new(0x50);
+pub(crate) static POOLS: Registry<Pool> = Registry::new(0x50);
 
 /// The pool that each device began with, and the one that it uses now.
-static OF_DEVICE: Mutex<BTreeMap<i32, (usize, usize)>> = Mutex::new(BTreeMap::new());
-
-/// Memory nodes of captures and graphs by their address.
-static GRAPH_BLOCKS: Mutex<BTreeMap<u64, Weak<GraphBlock>>> = Mutex::new(BTreeMap::new());
+pub(crate) static OF_DEVICE: Mutex<BTreeMap<i32, (usize, usize)>> = Mutex::new(BTreeMap::new());
 
 /// A pool grows by this much, if the card has it.
 const GROWTH_BYTES: u64 = 32 << 20;
 
-const PINNED: u32 = 1;
-const ON_DEVICE: u32 = 1;
-
 #[derive(Debug)]
 pub(crate) struct Pool {
-    device: i32,
-    max_bytes: u64,
+    pub(crate) device: i32,
+    pub(crate) max_bytes: u64,
+    /// Other processes may be given its memory; then it has a name that they know it by.
+    pub(crate) shared_as: Option<u64>,
+    /// It is another process's: nothing is allocated from it here.
+    pub(crate) imported: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    arena: Arena,
-    threshold_bytes: u64,
-    reserved_high: u64,
-    used_high: u64,
+pub(crate) struct State {
+    pub(crate) arena: Arena,
+    pub(crate) threshold_bytes: u64,
+    pub(crate) reserved_high: u64,
+    pub(crate) used_high: u64,
     /// Attributes 1, 2 and 3: what may be reused when.
-    reuse: [u32; 3],
+    pub(crate) reuse: [u32; 3],
+    /// What streams will free: stream, address, span. The same stream may have it again at once.
+    pending: Vec<(usize, u64, u64)>,
+    /// Addresses whose next freeing was overtaken by such a reuse.
+    overtaken: Vec<u64>,
+    /// Devices with access besides its own.
+    pub(crate) peers: BTreeMap<i32, u32>,
     /// Released to die with its last allocation.
-    closing: bool,
+    pub(crate) closing: bool,
 }
 
 impl Pool {
-    fn new(device: i32, max_bytes: u64) -> Self {
+    pub(crate) fn new(device: i32, max_bytes: u64, shared_as: Option<u64>, imported: bool) -> Self {
         let state = State { reuse: [1; 3], ..State::default() };
-        Self { device, max_bytes, state: Mutex::new(state) }
+        Self { device, max_bytes, shared_as, imported, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, span: u64) -> Result<u64, CUresult> {
+    /// Memory for an allocation of the stream: where, and how much of it there is.
+    fn take(&self, stream: usize, span: u64) -> Result<(u64, u64), CUresult> {
         let mut state = self.state();
+        let fits = |pending: &(usize, u64, u64)| pending.0 == stream && pending.2 >= span;
+        if let Some(at) = state.pending.iter().position(fits) {
+            let (_, base, whole) = state.pending.remove(at);
+            state.overtaken.push(base);
+            return Ok((base, whole));
+        }
         let base = match state.arena.take(span) {
             Some(base) => base,
             None => {
@@ -74,7 +83,14 @@ impl Pool {
         };
         state.used_high = state.used_high.max(state.arena.used_bytes());
         state.reserved_high = state.reserved_high.max(state.arena.reserved_bytes());
-        Ok(base)
+        Ok((base, span))
+    }
+
+    fn take_chunk(&self, bytes: u64) -> Result<u64, CUresult> {
+        match self.shared_as {
+            Some(_) => shared_blocks::take(self.device, bytes),
+            None => blocks::take(self.device, bytes, Charge::Memory),
+        }
     }
 
     fn grow(&self, state: &mut State, span: u64) -> Result<(), CUresult> {
@@ -86,10 +102,10 @@ impl Pool {
             if !fits(bytes) {
                 continue;
             }
-            let mut taken = blocks::take(self.device, bytes, Charge::Memory);
+            let mut taken = self.take_chunk(bytes);
             if taken == Err(CUresult::OUT_OF_MEMORY) {
                 self.shrink(state, 0);
-                taken = blocks::take(self.device, bytes, Charge::Memory);
+                taken = self.take_chunk(bytes);
             }
             match taken {
                 Ok(base) => {
@@ -104,7 +120,7 @@ impl Pool {
     }
 
     /// Returns unused chunks while more than `keep` bytes are reserved.
-    fn shrink(&self, state: &mut State, keep: u64) {
+    pub(crate) fn shrink(&self, state: &mut State, keep: u64) {
         for (chunk, bytes) in state.arena.unused() {
             if state.arena.reserved_bytes() <= keep {
                 return;
@@ -152,32 +168,58 @@ pub(crate) fn empty_all(device: i32) {
     }
 }
 
-fn find(pool: CUmemoryPool) -> Result<Arc<Pool>, CUresult> {
+/// The stream was told to free it; says nothing of when.
+pub(crate) fn will_free(pool: usize, stream: usize, region: &Region) -> Done {
+    let found = POOLS.get(pool).ok_or(CUresult::INVALID_VALUE)?;
+    let mut state = found.state();
+    if state.pending.iter().any(|(_, base, _)| *base == region.base) {
+        return Err(CUresult::INVALID_VALUE);
+    }
+    state.pending.push((stream, region.base, region.span));
+    Ok(())
+}
+
+/// The stream has come to a freeing: whether the memory is to be given back now.
+pub(crate) fn frees(pool: usize, base: u64) -> bool {
+    let Some(found) = POOLS.get(pool) else { return true };
+    let mut state = found.state();
+    if let Some(at) = state.overtaken.iter().position(|other| *other == base) {
+        state.overtaken.remove(at);
+        return false;
+    }
+    state.pending.retain(|(_, other, _)| *other != base);
+    true
+}
+
+pub(crate) fn find(pool: CUmemoryPool) -> Result<Arc<Pool>, CUresult> {
     POOLS.get(pool.0).filter(|pool| !pool.state().closing).ok_or(CUresult::INVALID_VALUE)
 }
 
 /// The device's own pool and the one it uses; made when first asked for.
-fn of_device(device: i32) -> Result<(usize, usize), CUresult> {
+pub(crate) fn of_device(device: i32) -> Result<(usize, usize), CUresult> {
     process::card(device)?;
     let mut pools = OF_DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(*pools.entry(device).or_insert_with(|| {
-        let handle = POOLS.add(Pool::new(device, 0));
+        let handle = POOLS.add(Pool::new(device, 0, None, false));
         (handle, handle)
     }))
 }
 
-fn allocate(stream: &Stream, handle: usize, bytes: usize) -> Result<u64, CUresult> {
+pub(crate) fn allocate(stream: &Stream, handle: usize, bytes: usize) -> Result<u64, CUresult> {
     stream.context.engine.check()?;
     if bytes == 0 {
         return Err(CUresult::INVALID_VALUE);
     }
     let pool = find(CUmemoryPool(handle))?;
+    if pool.imported {
+        return Err(CUresult::INVALID_VALUE);
+    }
     let size = bytes as u64;
     if stream.is_capturing() {
         return capture(stream, pool.device, size);
     }
     let span = size.checked_next_multiple_of(GRAIN_BYTES).ok_or(CUresult::OUT_OF_MEMORY)?;
-    let base = pool.take(span)?;
+    let (base, span) = pool.take(stream.handle, span)?;
     SPACE.insert(Region {
         base,
         size,
@@ -193,198 +235,8 @@ fn allocate(stream: &Stream, handle: usize, bytes: usize) -> Result<u64, CUresul
 
 /// While a stream captures, its allocations are nodes with memory of their graph.
 fn capture(stream: &Stream, device: i32, size: u64) -> Result<u64, CUresult> {
-    let block = Arc::new(GraphBlock::new(device, stream.context.handle, size)?);
+    let block = graph_memory::register(GraphBlock::new(device, stream.context.handle, size)?);
     let base = block.base;
-    let mut blocks = GRAPH_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
-    blocks.retain(|_, block| block.strong_count() > 0);
-    blocks.insert(base, Arc::downgrade(&block));
     stream.submit(Work::Begin(block))?;
     Ok(base)
-}
-
-fn block_at(base: u64) -> Option<Arc<GraphBlock>> {
-    GRAPH_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner).get(&base)?.upgrade()
-}
-
-impl Sim {
-    pub(crate) fn cuMemAllocAsync(
-        address: *mut CUdeviceptr,
-        bytes: usize,
-        stream: CUstream,
-    ) -> Done {
-        let stream = stream::resolve(stream)?;
-        if address.is_null() {
-            return Err(CUresult::INVALID_VALUE);
-        }
-        let (_, pool) = of_device(stream.context.device)?;
-        raw::put(address, allocate(&stream, pool, bytes)?)
-    }
-
-    pub(crate) fn cuMemAllocFromPoolAsync(
-        address: *mut CUdeviceptr,
-        bytes: usize,
-        pool: CUmemoryPool,
-        stream: CUstream,
-    ) -> Done {
-        let stream = stream::resolve(stream)?;
-        if address.is_null() {
-            return Err(CUresult::INVALID_VALUE);
-        }
-        raw::put(address, allocate(&stream, pool.0, bytes)?)
-    }
-
-    pub(crate) fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> Done {
-        let stream = stream::resolve(stream)?;
-        stream.context.engine.check()?;
-        if address == 0 {
-            return Ok(());
-        }
-        if stream.is_capturing() {
-            let block = block_at(address).ok_or(CUresult::INVALID_VALUE)?;
-            return stream.submit(Work::End(block)).map(drop);
-        }
-        let region = freeing::freeable(address)?;
-        stream.submit(Work::Free { base: region.base }).map(drop)
-    }
-
-    pub(crate) fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) -> Done {
-        raw::put(pool, CUmemoryPool(of_device(device)?.0))
-    }
-
-    pub(crate) fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, device: CUdevice) -> Done {
-        raw::put(pool, CUmemoryPool(of_device(device)?.1))
-    }
-
-    pub(crate) fn cuDeviceSetMemPool(device: CUdevice, pool: CUmemoryPool) -> Done {
-        of_device(device)?;
-        if find(pool)?.device != device {
-            return Err(CUresult::INVALID_DEVICE);
-        }
-        let mut pools = OF_DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, used)) = pools.get_mut(&device) {
-            *used = pool.0;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn cuMemPoolCreate(
-        pool: *mut CUmemoryPool,
-        props: *const CUmemPoolProps_v1,
-    ) -> Done {
-        let props = raw::get(props)?;
-        if pool.is_null() || props.alloc_type != PINNED || props.location.kind != ON_DEVICE {
-            return Err(CUresult::INVALID_VALUE);
-        }
-        if props.handle_types != 0 {
-            return Err(CUresult::NOT_SUPPORTED);
-        }
-        process::card(props.location.id)?;
-        raw::put(pool, CUmemoryPool(POOLS.add(Pool::new(props.location.id, props.max_size as u64))))
-    }
-
-    pub(crate) fn cuMemPoolDestroy(pool: CUmemoryPool) -> Done {
-        let found = find(pool)?;
-        let mut pools = OF_DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((own, used)) = pools.get_mut(&found.device) {
-            if *own == pool.0 {
-                return Err(CUresult::INVALID_VALUE);
-            }
-            if *used == pool.0 {
-                *used = *own;
-            }
-        }
-        drop(pools);
-        let mut state = found.state();
-        found.shrink(&mut state, 0);
-        state.closing = true;
-        if state.arena.reserved_bytes() == 0 {
-            drop(state);
-            POOLS.remove(pool.0);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize) -> Done {
-        let found = find(pool)?;
-        let mut state = found.state();
-        found.shrink(&mut state, keep as u64);
-        Ok(())
-    }
-
-    pub(crate) fn cuMemPoolSetAttribute(
-        pool: CUmemoryPool,
-        attribute: CUmemPool_attribute,
-        value: *mut c_void,
-    ) -> Done {
-        let found = find(pool)?;
-        let mut state = found.state();
-        match attribute {
-            1..=3 => state.reuse[attribute as usize - 1] = raw::get(value.cast::<u32>())?,
-            4 => state.threshold_bytes = raw::get(value.cast::<u64>())?,
-            // High-water marks can only be set to zero, which is: to what is now.
-            6 | 8 => {
-                if raw::get(value.cast::<u64>())? != 0 {
-                    return Err(CUresult::INVALID_VALUE);
-                }
-                if attribute == 6 {
-                    state.reserved_high = state.arena.reserved_bytes();
-                } else {
-                    state.used_high = state.arena.used_bytes();
-                }
-            }
-            _ => return Err(CUresult::INVALID_VALUE),
-        }
-        Ok(())
-    }
-
-    pub(crate) fn cuMemPoolGetAttribute(
-        pool: CUmemoryPool,
-        attribute: CUmemPool_attribute,
-        value: *mut c_void,
-    ) -> Done {
-        let found = find(pool)?;
-        let state = found.state();
-        let bytes = match attribute {
-            1..=3 => return raw::put(value.cast::<u32>(), state.reuse[attribute as usize - 1]),
-            4 => state.threshold_bytes,
-            5 => state.arena.reserved_bytes(),
-            6 => state.reserved_high,
-            7 => state.arena.used_bytes(),
-            8 => state.used_high,
-            _ => return Err(CUresult::INVALID_VALUE),
-        };
-        raw::put(value.cast::<u64>(), bytes)
-    }
-
-    pub(crate) fn cuMemPoolSetAccess(
-        pool: CUmemoryPool,
-        access: *const CUmemAccessDesc_v1,
-        count: usize,
-    ) -> Done {
-        let own = find(pool)?.device;
-        for wanted in raw::get_all(access, count)? {
-            process::card(wanted.location.id)?;
-            // The device that owns the pool cannot be shut out of it.
-            if wanted.location.kind != ON_DEVICE || wanted.location.id == own && wanted.flags != 3 {
-                return Err(CUresult::INVALID_VALUE);
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn cuMemPoolGetAccess(
-        access: *mut CUmemAccess_flags,
-        pool: CUmemoryPool,
-        at: *mut CUmemLocation,
-    ) -> Done {
-        find(pool)?;
-        let at = raw::get(at)?;
-        process::card(at.id)?;
-        raw::put(access, 3)
-    }
-
-    pub(crate) fn cuDeviceGraphMemTrim(device: CUdevice) -> Done {
-        context::current().map(drop).or(Ok(()))?;
-        process::card(device).map(drop)
-    }
 }

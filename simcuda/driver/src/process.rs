@@ -1,7 +1,7 @@
 //! The driver's state in this process: nothing until `cuInit`, then the machine and its cards.
 
 use crate::entry::{Done, Sim, log};
-use crate::raw;
+use crate::{fault, raw};
 use shim_cuda_headers::CUresult;
 use simcuda_protocol::place::Place;
 use simcuda_protocol::{Client, Device, Start};
@@ -19,6 +19,7 @@ pub(crate) struct Card {
 
 #[derive(Debug)]
 pub(crate) struct Process {
+    pub(crate) place: Place,
     pub(crate) client: Client,
     pub(crate) cards: Vec<Card>,
 }
@@ -69,28 +70,50 @@ impl Sim {
 }
 
 fn start() -> Result<Process, CUresult> {
-    let connect = || Client::connect(&Place::from_environment()?, &Start::from_environment());
-    let client = connect().map_err(|error| {
+    let connect = || {
+        let place = Place::from_environment()?;
+        Client::connect(&place, &Start::from_environment()).map(|client| (place, client))
+    };
+    let (place, client) = connect().map_err(|error| {
         log(format_args!("cuInit: {error}"));
         CUresult::UNKNOWN
     })?;
-    let cards = visible(client.devices(), std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref());
+    // A machine that tells of no faults has none.
+    let _ = fault::begin(&client);
+    let set = |name| std::env::var(name).ok();
+    let order = order(client.devices(), set("CUDA_DEVICE_ORDER").as_deref());
+    let cards = visible(client.devices(), &order, set("CUDA_VISIBLE_DEVICES").as_deref());
     if cards.is_empty() {
         return Err(CUresult::NO_DEVICE);
     }
-    Ok(Process { client, cards })
+    Ok(Process { place, client, cards })
+}
+
+/// The machine's numbers of the cards in the driver's order: the fastest first, if the program does
+/// not ask for the order of the bus, which is NVML's.
+fn order(devices: &[Device], wanted: Option<&str>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..devices.len()).collect();
+    if wanted != Some("PCI_BUS_ID") {
+        let speed =
+            |device: &Device| u64::from(device.multiprocessors) * u64::from(device.clock_khz);
+        order.sort_by_key(|number| std::cmp::Reverse(speed(&devices[*number])));
+    }
+    order
 }
 
 /// The driver's rule: a list of numbers or of beginnings of UUIDs, cut at the first that is wrong.
-fn visible(devices: &[Device], wanted: Option<&str>) -> Vec<Card> {
+fn visible(devices: &[Device], order: &[usize], wanted: Option<&str>) -> Vec<Card> {
     let card = |number: usize| {
         let device = devices.get(number)?.clone();
         Some(Card { number: u32::try_from(number).ok()?, device })
     };
-    let Some(wanted) = wanted else { return (0..devices.len()).filter_map(card).collect() };
+    let Some(wanted) = wanted else { return order.iter().copied().filter_map(card).collect() };
     let mut cards: Vec<Card> = Vec::new();
     for name in wanted.split(',').map(str::trim) {
-        let number = name.parse().ok().or_else(|| by_uuid(devices, name));
+        let number = match name.parse::<usize>() {
+            Ok(place) => order.get(place).copied(),
+            Err(_) => by_uuid(devices, name),
+        };
         match number.and_then(card) {
             // Naming a card twice gives none at all.
             Some(next) if cards.iter().any(|c| c.number == next.number) => return Vec::new(),

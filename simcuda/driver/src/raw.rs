@@ -96,6 +96,25 @@ pub(crate) fn bytes_at(from: *const c_void, length: usize) -> Result<Vec<u8>, CU
     Ok(bytes)
 }
 
+/// Copies bytes that may not be there: what is not readable is `INVALID_IMAGE` and no crash.
+pub(crate) fn bytes_if_there(from: *const c_void, length: usize) -> Result<Vec<u8>, CUresult> {
+    let mut bytes = vec![0_u8; length];
+    let own = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: length };
+    let theirs = libc::iovec { iov_base: from.cast_mut(), iov_len: length };
+    let process = std::process::id().cast_signed();
+    // SAFETY: the kernel checks both ranges; it writes to the vector of our own only.
+    let copied =
+        unsafe { libc::process_vm_readv(process, &raw const own, 1, &raw const theirs, 1, 0) };
+    if copied == length.cast_signed() {
+        return Ok(bytes);
+    }
+    match errno() {
+        // Not allowed here: then as any driver reads.
+        libc::ENOSYS | libc::EPERM if copied < 0 => bytes_at(from, length),
+        _ => Err(CUresult::INVALID_IMAGE),
+    }
+}
+
 /// The program's `errno`.
 pub(crate) fn errno() -> c_int {
     // SAFETY: the location is the calling thread's own and always readable.
@@ -148,6 +167,13 @@ pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     // SAFETY: `before` is what the call above stored.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     result
+}
+
+/// Has the calling thread, which is ours, woken when it asked to be: the system may be 50 us late as a
+/// rule, which is longer than many a kernel.
+pub(crate) fn wake_in_time() {
+    // SAFETY: changes the calling thread's timers only; a system without it wakes us late.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize) };
 }
 
 /// A descriptor of the program's, handed over as a number in a pointer's place; a copy of it.

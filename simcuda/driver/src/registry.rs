@@ -52,6 +52,12 @@ impl<T> Registry<T> {
         handles.into_iter().filter_map(|handle| objects.remove(&handle)).collect()
     }
 
+    /// A handle of an object that `chosen` says.
+    pub(crate) fn find_handle(&self, chosen: impl Fn(&T) -> bool) -> Option<usize> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.iter().find(|(_, object)| chosen(object)).map(|(handle, _)| *handle)
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

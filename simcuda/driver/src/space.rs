@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Array,
     /// A global of a module.
     Module,
+    /// Another process's memory: of the imported pool with this handle, or 0.
+    Imported(usize),
 }
 
 /// What may be done with a range.

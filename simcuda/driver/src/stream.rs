@@ -5,14 +5,15 @@ use crate::command::Work;
 use crate::context::{self, CONTEXTS, Context};
 use crate::engine::{LEGACY, Ticket};
 use crate::entry::{Done, Sim, means_per_thread_stream};
+use crate::graph_task::Task;
 use crate::registry::Registry;
 use crate::{pool, raw};
 use shim_cuda_headers::*;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static STREAMS: Registry<Stream> = Registry::new(0x30);
 
@@ -24,13 +25,17 @@ const NON_BLOCKING: c_uint = 1;
 /// Priorities go from 0, the lowest, to this.
 pub(crate) const GREATEST_PRIORITY: c_int = -5;
 
+/// What was set of a stream's attributes, by the header's numbers.
+pub(crate) type Attributes = BTreeMap<u32, [u8; 64]>;
+
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// Also the number of its lane.
     pub(crate) handle: usize,
     pub(crate) context: Arc<Context>,
     pub(crate) flags: c_uint,
-    priority: c_int,
+    priority: AtomicI32,
+    attributes: Mutex<Attributes>,
     id: u64,
     capture: Mutex<Option<Joined>>,
 }
@@ -46,18 +51,31 @@ impl Stream {
     fn new(context: &Arc<Context>, handle: usize, flags: c_uint, priority: c_int) -> Self {
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
         let context = Arc::clone(context);
-        Self { handle, context, flags, priority, id, capture: Mutex::new(None) }
+        let (priority, attributes) = (AtomicI32::new(priority), Mutex::default());
+        Self { handle, context, flags, priority, attributes, id, capture: Mutex::new(None) }
     }
 
     pub(crate) fn legacy(context: &Arc<Context>) -> Self {
         Self::new(context, LEGACY, 0, 0)
     }
 
+    pub(crate) fn priority(&self) -> c_int {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_priority(&self, priority: c_int) {
+        self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    pub(crate) fn attributes(&self) -> MutexGuard<'_, Attributes> {
+        self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn is_blocking(&self) -> bool {
         self.flags & NON_BLOCKING == 0
     }
 
-    pub(crate) fn joined(&self) -> std::sync::MutexGuard<'_, Option<Joined>> {
+    pub(crate) fn joined(&self) -> MutexGuard<'_, Option<Joined>> {
         self.capture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,13 +86,16 @@ impl Stream {
     /// Gives the stream a command, or its capture a node; then there is no ticket.
     pub(crate) fn submit(&self, work: Work) -> Result<Option<Ticket>, CUresult> {
         if self.is_capturing() {
-            capture::add(self, work)?;
+            capture::add(self, Task::captured(work, self.context.handle))?;
             return Ok(None);
         }
         if self.handle == LEGACY {
             capture::forbid_implicit(self.context.handle)?;
         }
         self.context.engine.check()?;
+        for fence in self.context.fences() {
+            self.context.engine.submit(self.handle, self.is_blocking(), Work::Await(fence));
+        }
         Ok(Some(self.context.engine.submit(self.handle, self.is_blocking(), work)))
     }
 
@@ -126,13 +147,6 @@ pub(crate) fn forget_all(context: usize) {
     STREAMS.remove_all(|stream| stream.context.handle == context);
 }
 
-/// All streams of the context that capture.
-pub(crate) fn capturing(context: usize) -> Vec<Arc<Stream>> {
-    let of_context =
-        |stream: &Arc<Stream>| stream.context.handle == context && stream.is_capturing();
-    STREAMS.all().into_iter().filter(of_context).collect()
-}
-
 /// What a synchronising call does besides waiting: pools return what they keep beyond their limit.
 pub(crate) fn after_synchronise(context: &Context) {
     pool::shrink_all(context.device);
@@ -163,10 +177,7 @@ impl Sim {
             return Err(CUresult::INVALID_HANDLE);
         }
         let gone = STREAMS.remove(stream.0).ok_or(CUresult::INVALID_HANDLE)?;
-        if gone.is_capturing() {
-            capture::invalidate(&gone, CUresult::STREAM_CAPTURE_INVALIDATED);
-            capture::close(&gone);
-        }
+        capture::close(&gone);
         gone.context.engine.close_lane(gone.handle);
         Ok(())
     }
@@ -205,7 +216,7 @@ impl Sim {
     }
 
     pub(crate) fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int) -> Done {
-        raw::put(priority, resolve(stream)?.priority)
+        raw::put(priority, resolve(stream)?.priority())
     }
 
     pub(crate) fn cuStreamGetId(stream: CUstream, id: *mut c_ulonglong) -> Done {
@@ -228,15 +239,6 @@ impl Sim {
 
     pub(crate) fn cuStreamGetDevice(stream: CUstream, device: *mut CUdevice) -> Done {
         raw::put(device, resolve(stream)?.context.device)
-    }
-
-    pub(crate) fn cuStreamAttachMemAsync(
-        stream: CUstream,
-        _: CUdeviceptr,
-        _: usize,
-        _: c_uint,
-    ) -> Done {
-        resolve(stream)?.submit(Work::Nothing).map(drop)
     }
 
     pub(crate) fn cuLaunchHostFunc(
@@ -278,60 +280,5 @@ impl Sim {
         }
         let (function, data) = (function.expose_provenance(), data.expose_provenance());
         stream.submit(Work::Callback { function, stream: handle, data }).map(drop)
-    }
-
-    pub(crate) fn cuStreamWaitValue32_v2(
-        stream: CUstream,
-        address: CUdeviceptr,
-        value: u32,
-        flags: c_uint,
-    ) -> Done {
-        wait_value(stream, address, 4, value.into(), flags)
-    }
-
-    pub(crate) fn cuStreamWaitValue64_v2(
-        stream: CUstream,
-        address: CUdeviceptr,
-        value: u64,
-        flags: c_uint,
-    ) -> Done {
-        wait_value(stream, address, 8, value, flags)
-    }
-
-    pub(crate) fn cuStreamWriteValue32_v2(
-        stream: CUstream,
-        address: CUdeviceptr,
-        value: u32,
-        _: c_uint,
-    ) -> Done {
-        write_value(stream, address, 4, value.into())
-    }
-
-    pub(crate) fn cuStreamWriteValue64_v2(
-        stream: CUstream,
-        address: CUdeviceptr,
-        value: u64,
-        _: c_uint,
-    ) -> Done {
-        write_value(stream, address, 8, value)
-    }
-}
-
-fn wait_value(stream: CUstream, address: u64, bytes: u32, value: u64, rule: u32) -> Done {
-    check_word(address, bytes)?;
-    resolve(stream)?.submit(Work::AwaitValue { address, bytes, value, rule }).map(drop)
-}
-
-fn write_value(stream: CUstream, address: u64, bytes: u32, value: u64) -> Done {
-    check_word(address, bytes)?;
-    resolve(stream)?.submit(Work::WriteValue { address, bytes, value }).map(drop)
-}
-
-fn check_word(address: u64, bytes: u32) -> Done {
-    let aligned = address.is_multiple_of(bytes.into());
-    if aligned && crate::space::SPACE.find(address).is_some() {
-        Ok(())
-    } else {
-        Err(CUresult::INVALID_VALUE)
     }
 }

@@ -7,7 +7,7 @@
 use crate::entry::{Done, Sim};
 use crate::physical::{Location, Physical};
 use crate::space::{Access, Kind, Region, SPACE};
-use crate::{pages, process, raw};
+use crate::{context, pages, process, raw};
 use rustix::fd::{IntoRawFd, OwnedFd};
 use shim_cuda_headers::*;
 use std::collections::BTreeMap;
@@ -302,6 +302,7 @@ impl Sim {
     pub(crate) fn cuMemUnmap(base: CUdeviceptr, bytes: usize) -> Done {
         let mut tables = tables();
         let bases = tables.whole(base, bytes as u64)?;
+        context::unmapping();
         for at in &bases {
             SPACE.remove(*at, Region::is_mapping);
         }

@@ -13,12 +13,6 @@ const BRAND_NVIDIA: u32 = 14;
 const CORES_PER_MULTIPROCESSOR: u32 = 64;
 
 #[repr(C)]
-struct Utilization {
-    gpu_percent: u32,
-    memory_percent: u32,
-}
-
-#[repr(C)]
 #[derive(Clone, Copy)]
 struct FieldValue {
     field: u32,
@@ -64,7 +58,6 @@ constants! {
     nvmlDeviceGetCurrPcieLinkGeneration(1 = 3_u32);
     nvmlDeviceGetMaxPcieLinkGeneration(1 = 3_u32);
     nvmlDeviceGetGpuMaxPcieLinkGeneration(1 = 3_u32);
-    nvmlDeviceGetCurrPcieLinkWidth(1 = 16_u32);
     nvmlDeviceGetMaxPcieLinkWidth(1 = 16_u32);
     nvmlDeviceGetPcieThroughput(2 = 0_u32);
     nvmlDeviceGetPcieReplayCounter(1 = 0_u32);
@@ -72,12 +65,9 @@ constants! {
     nvmlDeviceGetDecoderUtilization(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceGetJpgUtilization(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceGetOfaUtilization(1 = 0_u32, 2 = 0_u32);
-    nvmlDeviceGetUtilizationRates(1 = Utilization { gpu_percent: 0, memory_percent: 0 });
     nvmlDeviceGetMigMode(1 = 0_u32, 2 = 0_u32);
     nvmlDeviceIsMigDeviceHandle(1 = 0_u32);
     nvmlDeviceGetMaxMigDeviceCount(1 = 0_u32);
-    nvmlDeviceGetEccMode(1 = 0_u32, 2 = 0_u32);
-    nvmlDeviceGetDefaultEccMode(1 = 0_u32);
     nvmlDeviceGetCurrentClocksThrottleReasons(1 = 1_u64);
     nvmlDeviceGetCurrentClocksEventReasons(1 = 1_u64);
     nvmlDeviceGetSupportedClocksThrottleReasons(1 = 1_u64);
@@ -153,20 +143,6 @@ impl Nvml {
     pub(crate) fn nvmlDeviceGetClock(args: Args) -> Done {
         let [device, kind, _, to, ..] = args.0;
         Self::nvmlDeviceGetClockInfo(Args([device, kind, to, 0, 0, 0]))
-    }
-
-    /// Cards of one node reach each other over the host bridge.
-    pub(crate) fn nvmlDeviceGetTopologyCommonAncestor(args: Args) -> Done {
-        const INTERNAL: u32 = 0;
-        const HOST_BRIDGE: u32 = 30;
-        let (card, other) = (args.card()?, crate::entry::card_of(args.0[1])?);
-        args.answer(2, if card.index == other.index { INTERNAL } else { HOST_BRIDGE })
-    }
-
-    pub(crate) fn nvmlDeviceGetP2PStatus(args: Args) -> Done {
-        args.card()?;
-        crate::entry::card_of(args.0[1])?;
-        args.answer(3, 0_u32)
     }
 
     /// Each field has a code of its own; there is none that is known here.

@@ -1,6 +1,6 @@
 //! What every call passes: has the library been initialised; and the connection to the machine.
 
-use crate::raw;
+use crate::{faults, raw};
 use shim_cuda_headers::NvmlFn;
 use simcuda_protocol::place::Place;
 use simcuda_protocol::{Client, Device, Refusal, Reply, Request, Start, Usage};
@@ -23,6 +23,7 @@ pub(crate) const NOT_FOUND: Return = 6;
 pub(crate) const INSUFFICIENT_SIZE: Return = 7;
 pub(crate) const DRIVER_NOT_LOADED: Return = 9;
 pub(crate) const TIMEOUT: Return = 10;
+pub(crate) const GPU_IS_LOST: Return = 15;
 pub(crate) const ARGUMENT_VERSION_MISMATCH: Return = 25;
 pub(crate) const UNKNOWN: Return = 999;
 
@@ -66,6 +67,10 @@ impl Card {
         &self.client.devices()[self.index as usize]
     }
 
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
     pub(crate) fn handle(&self) -> usize {
         HANDLE + self.index as usize
     }
@@ -93,11 +98,11 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn connect() -> Result<Arc<Client>, Return> {
+pub(crate) fn connect() -> Result<Client, Return> {
     let connected = Place::from_environment()
         .map_err(Into::into)
         .and_then(|place| Client::connect(&place, &Start::from_environment()));
-    connected.map(Arc::new).map_err(|_| DRIVER_NOT_LOADED)
+    connected.map_err(|_| DRIVER_NOT_LOADED)
 }
 
 /// One more user; the first connects.
@@ -106,7 +111,7 @@ pub(crate) fn initialise() -> Done {
     let me = std::process::id();
     // A forked child makes a connection of its own: the machine knows processes by theirs.
     if state.client.is_none() || state.process != me {
-        state.client = Some(connect()?);
+        state.client = Some(Arc::new(connect()?));
         state.process = me;
     }
     state.users += 1;
@@ -119,6 +124,7 @@ pub(crate) fn shut_down() -> Done {
     state.users = state.users.checked_sub(1).ok_or(UNINITIALIZED)?;
     if state.users == 0 {
         state.client = None;
+        faults::forget();
     }
     Ok(())
 }
@@ -130,7 +136,7 @@ pub(crate) fn client() -> Result<Arc<Client>, Return> {
     }
     let me = std::process::id();
     if state.process != me {
-        state.client = Some(connect()?);
+        state.client = Some(Arc::new(connect()?));
         state.process = me;
     }
     state.client.clone().ok_or(UNINITIALIZED)
@@ -145,7 +151,9 @@ pub(crate) fn cards() -> Result<Vec<Card>, Return> {
 
 pub(crate) fn card_of(handle: usize) -> Result<Card, Return> {
     let index = handle.checked_sub(HANDLE).ok_or(INVALID_ARGUMENT)?;
-    cards()?.into_iter().nth(index).ok_or(INVALID_ARGUMENT)
+    let card = cards()?.into_iter().nth(index).ok_or(INVALID_ARGUMENT)?;
+    faults::check(&card)?;
+    Ok(card)
 }
 
 /// Runs one call.
@@ -163,7 +171,7 @@ pub(crate) fn enter(function: NvmlFn, body: impl FnOnce() -> Done) -> Return {
         return code;
     }
     // A defect of ours must not unwind into the program.
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(|| faults::around(function, body))) {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => UNKNOWN,

@@ -1,14 +1,14 @@
 //! Which cards there are, and what they are called.
 
 use crate::entry::{Args, Card, Done, INVALID_ARGUMENT, NOT_FOUND, Nvml, cards};
-use crate::raw;
+use crate::{faults, raw};
 
 const LEGACY_ID_BYTES: usize = 16;
 const ID_BYTES: usize = 32;
 
 /// `nvmlPciInfo_t` as it is now.
 #[repr(C)]
-struct PciInfo {
+pub(crate) struct PciInfo {
     legacy_id: [u8; LEGACY_ID_BYTES],
     domain: u32,
     bus: u32,
@@ -39,6 +39,7 @@ fn bytes<const N: usize>(text: &str) -> [u8; N] {
 
 fn found(args: Args, index: usize, wanted: impl Fn(&Card) -> bool) -> Done {
     let card = cards()?.into_iter().find(wanted).ok_or(NOT_FOUND)?;
+    faults::check(&card)?;
     args.answer(index, card.handle())
 }
 
@@ -46,6 +47,19 @@ fn found(args: Args, index: usize, wanted: impl Fn(&Card) -> bool) -> Done {
 fn long_id(card: &Card) -> String {
     let device = card.device();
     format!("{:08X}:{:02X}:{:02X}.0", device.pci_domain, device.pci_bus, device.pci_device)
+}
+
+pub(crate) fn pci_info(card: &Card) -> PciInfo {
+    let device = card.device();
+    PciInfo {
+        legacy_id: bytes(&device.pci_bus_id()),
+        domain: device.pci_domain,
+        bus: device.pci_bus,
+        device: device.pci_device,
+        device_id: device.pci_device_id,
+        subsystem_id: 0,
+        id: bytes(&long_id(card)),
+    }
 }
 
 impl Nvml {
@@ -59,6 +73,7 @@ impl Nvml {
 
     pub(crate) fn nvmlDeviceGetHandleByIndex(args: Args) -> Done {
         let card = cards()?.into_iter().nth(args.number(0) as usize).ok_or(INVALID_ARGUMENT)?;
+        faults::check(&card)?;
         args.answer(1, card.handle())
     }
 
@@ -127,20 +142,7 @@ impl Nvml {
     }
 
     pub(crate) fn nvmlDeviceGetPciInfo_v3(args: Args) -> Done {
-        let card = args.card()?;
-        let device = card.device();
-        args.answer(
-            1,
-            PciInfo {
-                legacy_id: bytes(&device.pci_bus_id()),
-                domain: device.pci_domain,
-                bus: device.pci_bus,
-                device: device.pci_device,
-                device_id: device.pci_device_id,
-                subsystem_id: 0,
-                id: bytes(&long_id(&card)),
-            },
-        )
+        args.answer(1, pci_info(&args.card()?))
     }
 
     pub(crate) fn nvmlDeviceGetPciInfo_v2(args: Args) -> Done {

@@ -9,12 +9,17 @@
 #![deny(unsafe_code)]
 #![allow(non_snake_case, reason = "functions bear the vendor's names")]
 
+mod accounting;
 mod constants;
 mod entry;
 mod events;
 mod exports;
+mod faults;
+mod health;
 mod identity;
 mod memory;
 mod processes;
 mod raw;
 mod system;
+mod topology;
+mod utilisation;

@@ -1,6 +1,7 @@
 //! How much memory a card has and how much is in use: the machine's own figures.
 
 use crate::entry::{ARGUMENT_VERSION_MISMATCH, Args, Done, Nvml};
+use crate::faults::figure;
 use crate::raw;
 
 #[repr(C)]
@@ -26,7 +27,8 @@ impl Nvml {
     pub(crate) fn nvmlDeviceGetMemoryInfo(args: Args) -> Done {
         let usage = args.card()?.usage()?;
         let free = usage.total_bytes - usage.used_bytes;
-        args.answer(1, Memory { total: usage.total_bytes, free, used: usage.used_bytes })
+        let [total, free, used] = [usage.total_bytes, free, usage.used_bytes].map(figure);
+        args.answer(1, Memory { total, free, used })
     }
 
     pub(crate) fn nvmlDeviceGetMemoryInfo_v2(args: Args) -> Done {
@@ -37,7 +39,7 @@ impl Nvml {
         }
         let usage = card.usage()?;
         let free = usage.total_bytes - usage.used_bytes;
-        let (total, used) = (usage.total_bytes, usage.used_bytes);
+        let [total, free, used] = [usage.total_bytes, free, usage.used_bytes].map(figure);
         args.answer(1, MemoryV2 { version, total, reserved: 0, free, used })
     }
 

@@ -1,6 +1,7 @@
 //! Which processes use a card.
 
 use crate::entry::{Args, Done, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, Nvml};
+use crate::faults::figure;
 use crate::raw;
 use simcuda_protocol::Process;
 
@@ -40,11 +41,11 @@ fn list<T>(args: Args, processes: &[Process], entry: fn(&Process) -> T) -> Done 
 }
 
 fn v1(process: &Process) -> ProcessV1 {
-    ProcessV1 { pid: process.pid, used_bytes: process.used_bytes }
+    ProcessV1 { pid: process.pid, used_bytes: figure(process.used_bytes) }
 }
 
 fn v2(process: &Process) -> ProcessV2 {
-    let (pid, used_bytes) = (process.pid, process.used_bytes);
+    let (pid, used_bytes) = (process.pid, figure(process.used_bytes));
     ProcessV2 { pid, used_bytes, gpu_instance: NO_INSTANCE, compute_instance: NO_INSTANCE }
 }
 
@@ -87,20 +88,8 @@ impl Nvml {
         Self::nvmlDeviceGetGraphicsRunningProcesses_v2(args)
     }
 
-    /// Time on the engines is not measured yet: no process has a sample.
-    pub(crate) fn nvmlDeviceGetProcessUtilization(args: Args) -> Done {
-        args.card()?;
-        args.answer(2, 0_u32)?;
-        Err(NOT_FOUND)
-    }
-
     pub(crate) fn nvmlDeviceGetSamples(args: Args) -> Done {
         args.card()?;
         Err(NOT_FOUND)
-    }
-
-    pub(crate) fn nvmlDeviceGetAccountingMode(args: Args) -> Done {
-        args.card()?;
-        args.answer(1, 0_u32)
     }
 }

@@ -43,11 +43,11 @@ impl Nvml {
     }
 
     pub(crate) fn nvmlSystemGetCudaDriverVersion(args: Args) -> Done {
-        args.answer(0, CUDA_VERSION)
+        args.answer(0, crate::faults::driver_version().map_or(CUDA_VERSION, u32::cast_signed))
     }
 
     pub(crate) fn nvmlSystemGetCudaDriverVersion_v2(args: Args) -> Done {
-        args.answer(0, CUDA_VERSION)
+        Self::nvmlSystemGetCudaDriverVersion(args)
     }
 
     pub(crate) fn nvmlSystemGetProcessName(args: Args) -> Done {

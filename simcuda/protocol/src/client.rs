@@ -3,6 +3,8 @@
 //! The connection belongs to the process that made it: the server knows it by its PID. After a
 //! fork the child must not use it (the driver answers "not initialised" there before it gets here).
 
+use crate::control::{Control, Told};
+use crate::engines::TurnLink;
 use crate::message::{Device, Refusal, Reply, Request};
 use crate::place::{Place, server_program};
 use crate::{VERSION, wire};
@@ -21,14 +23,16 @@ pub struct Start {
     pub program: Option<PathBuf>,
     /// Shipped name or path of a profile; `None` is the server's default.
     pub profile: Option<String>,
+    /// Faults to begin with, as text.
+    pub faults: Option<String>,
 }
 
 impl Start {
     /// As the environment asks.
     #[must_use]
     pub fn from_environment() -> Self {
-        let profile = std::env::var("SIMCUDA_PROFILE").ok().filter(|p| !p.is_empty());
-        Self { program: None, profile }
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self { program: None, profile: set("SIMCUDA_PROFILE"), faults: set("SIMCUDA_FAULTS") }
     }
 }
 
@@ -98,6 +102,15 @@ impl Client {
         }
     }
 
+    /// A connection of its own to the same machine, for turns on the device's compute engine.
+    pub fn turn_link(place: &Place, device: u32) -> Result<TurnLink, ConnectError> {
+        TurnLink::attach(Self::connect_running(place)?, device)
+    }
+
+    pub(crate) fn into_socket(self) -> OwnedFd {
+        self.socket.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// One request and its answer; refusals are answers.
     pub fn ask(&self, request: &Request) -> io::Result<(Reply, Option<OwnedFd>)> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,6 +125,14 @@ impl Client {
     ) -> io::Result<(Reply, Option<OwnedFd>)> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         exchange(socket.as_fd(), request, Some(descriptor))
+    }
+
+    /// A message of control and its answer, with the descriptor that comes beside it.
+    pub fn control(&self, control: Control) -> io::Result<(Told, Option<OwnedFd>)> {
+        match self.ask(&Request::Control(control))? {
+            (Reply::Control(told), descriptor) => Ok((told, descriptor)),
+            (other, _) => Err(io::Error::other(format!("control was answered by {other:?}"))),
+        }
     }
 
     #[must_use]
@@ -169,6 +190,9 @@ fn launch(place: &Place, start: &Start) -> Result<(), ConnectError> {
     command.arg("start").arg("--folder").arg(&place.folder).arg("--machine").arg(&place.machine);
     if let Some(profile) = &start.profile {
         command.arg("--profile").arg(profile_argument(profile)?);
+    }
+    if let Some(faults) = &start.faults {
+        command.arg("--faults").arg(faults);
     }
     command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.stderr(Stdio::piped()).spawn()?;

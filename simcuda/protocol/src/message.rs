@@ -2,6 +2,9 @@
 //!
 //! A reply that carries descriptors says so in its comment; they travel beside the bytes.
 
+use crate::control::{Control, Told};
+use crate::engines::{Answer, Ask};
+use crate::share::Share;
 use serde::{Deserialize, Serialize};
 
 /// Asked of the machine's server.
@@ -25,8 +28,14 @@ pub enum Request {
     ExportChunk { chunk: u64 },
     /// Comes with a descriptor got by `ExportChunk`. Answered by `Chunk`, with the memory's.
     ImportChunk,
+    /// What processes hand each other.
+    Share(Share),
     /// Answered by `Usage`.
     Usage { device: u32 },
+    /// About the engines' time; answered as each says.
+    Engines(Ask),
+    /// Faults, and what else a machine can be told. Answered by `Control`.
+    Control(Control),
 }
 
 /// What the bytes are for; the server keeps the sums apart.
@@ -48,6 +57,9 @@ pub enum Reply {
     Room { free_bytes: u64, total_bytes: u64 },
     Chunk { chunk: u64, device: u32, bytes: u64 },
     Usage(Usage),
+    Engines(Answer),
+    Control(Told),
+    Token { token: u64 },
     Refused(Refusal),
 }
 
@@ -68,6 +80,8 @@ pub enum Refusal {
     Malformed,
     #[error("the host could not provide memory or descriptors")]
     Host,
+    #[error("the card has fallen off the bus")]
+    Lost,
 }
 
 /// A simulated card as its machine describes it.
@@ -83,8 +97,14 @@ pub struct Device {
     pub memory_bus_bits: u32,
     pub l2_bytes: u64,
     pub copy_engines: u32,
-    /// Host link, each way.
+    /// Host link, each way; 0 is without limit.
     pub link_bytes_per_second: u64,
+    /// How long a process has the compute engine while others want it.
+    pub slice_ns: u64,
+    /// What a kernel costs besides its instructions.
+    pub launch_ns: u64,
+    /// What a kernel takes of which there is only machine code.
+    pub opaque_kernel_ns: u64,
     pub context_overhead_bytes: u64,
     pub granularity_bytes: u64,
     pub pci_domain: u32,
@@ -92,6 +112,12 @@ pub struct Device {
     pub pci_device: u32,
     pub pci_device_id: u32,
     pub power_limit_milliwatts: u32,
+    /// Whether its memory finds its own errors.
+    pub ecc: bool,
+    /// Node of the host that it is nearest to.
+    pub numa_node: u32,
+    /// For each of its links to another card, which one is at the other end.
+    pub nvlinks: Vec<u32>,
 }
 
 impl Device {

@@ -44,6 +44,12 @@ impl Place {
         self.folder.join(format!("{}.sock", self.machine))
     }
 
+    /// Faults that a process must know of when it loads the driver; there only if there are any.
+    #[must_use]
+    pub fn early_faults(&self) -> PathBuf {
+        self.folder.join(format!("{}.faults", self.machine))
+    }
+
     /// Held by a client while it looks for the server and starts it.
     #[must_use]
     pub fn start_lock(&self) -> PathBuf {
@@ -72,7 +78,9 @@ impl Place {
     }
 }
 
-fn default_folder() -> PathBuf {
+/// Where the environment says that machines lie.
+#[must_use]
+pub fn default_folder() -> PathBuf {
     if let Some(folder) = text("SIMCUDA_DIR") {
         return PathBuf::from(folder);
     }

@@ -19,7 +19,24 @@ pub(crate) struct Variable<'a> {
     pub(crate) align: usize,
     pub(crate) size: usize,
     pub(crate) init: Vec<Init<'a>>,
-    pub(crate) external: bool,
+    pub(crate) linkage: Linkage,
+    /// `name<2>`: stands for `name0` and `name1`.
+    pub(crate) count: Option<u64>,
+}
+
+/// Who may mean a variable or function of a module by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Linkage {
+    /// Only its own text.
+    #[default]
+    Local,
+    Visible,
+    /// Gives way to a visible one.
+    Weak,
+    /// Of several the largest stands for all.
+    Common,
+    /// Declared here, defined elsewhere.
+    External,
 }
 
 /// One element of an initialiser.
@@ -34,6 +51,7 @@ pub(crate) struct FunctionText<'a> {
     pub(crate) name: &'a str,
     pub(crate) line: u32,
     pub(crate) entry: bool,
+    pub(crate) linkage: Linkage,
     pub(crate) returns: Vec<Variable<'a>>,
     pub(crate) params: Vec<Variable<'a>>,
     pub(crate) max_threads: Option<u32>,
@@ -53,6 +71,8 @@ pub(crate) enum Statement<'a> {
         ty: Ty,
         name: &'a str,
         count: Option<u64>,
+        /// 2 or 4 of a vector, else 1.
+        lanes: usize,
     },
     Variable(Variable<'a>),
     /// `name: .branchtargets a, b, c;`

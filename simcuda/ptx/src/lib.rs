@@ -1,13 +1,15 @@
 //! PTX text in, effects on a memory out: a parser, a decoder and a warp-wide interpreter, all
 //! without unsafe code and without input or output. Device memory, time and printing belong to the
 //! implementer of [`Memory`]; shared and local memory live in here. It knows nothing of drivers,
-//! streams or processes, and it does not model how long a kernel takes.
+//! streams or processes, and it does not model how long a kernel takes: it says what was executed,
+//! and a thread that reads the clock again and again, or sleeps, passes time by [`Memory::sleep_ns`].
 
 #![forbid(unsafe_code)]
 
 mod ast;
 mod decode;
 mod error;
+mod exact;
 mod exec;
 mod half;
 mod lanes;
@@ -19,7 +21,7 @@ mod rounding;
 mod statement;
 mod types;
 
-pub use error::PtxError;
+pub use error::{LinkError, PtxError};
 
 /// A parsed and decoded module.
 #[derive(Debug)]
@@ -33,7 +35,38 @@ impl Module {
     /// Reads PTX text. What it does not understand is an error with its line, here and not when a
     /// kernel runs; no input makes it panic.
     pub fn parse(text: &str) -> Result<Self, PtxError> {
-        decode::decode(&parse::parse(text)?)
+        let source = parse::parse(text)?;
+        match decode::decode(&[decode::Unit { name: "", source }]) {
+            Ok(module) => Ok(module),
+            Err(LinkError::Text { error, .. }) => Err(error),
+            // Of one text only what it lacks is left.
+            Err(LinkError::Undefined { symbol, .. } | LinkError::Duplicate { symbol, .. }) => {
+                Err(PtxError::undefined(line_of(text, &symbol), &symbol))
+            }
+        }
+    }
+
+    /// Makes one module of several texts, which may refer to each other's visible, weak and common
+    /// functions and variables. Each text has a name for errors.
+    pub fn link(texts: &[(&str, &str)]) -> Result<Self, LinkError> {
+        let parsed = texts.iter().map(|&(name, text)| {
+            let source = parse::parse(text)
+                .map_err(|error| LinkError::Text { unit: name.to_owned(), error })?;
+            Ok(decode::Unit { name, source })
+        });
+        decode::decode(&parsed.collect::<Result<Vec<_>, LinkError>>()?)
+    }
+
+    /// A module of machine code: its kernels are known by name and shape and do nothing when run.
+    pub fn of_machine_code(kernels: Vec<MachineKernel>, globals: Vec<Global>) -> Self {
+        let kernels = kernels.into_iter().map(|kernel| Kernel {
+            name: kernel.name,
+            params: kernel.params,
+            shared_bytes: kernel.shared_bytes,
+            max_threads: kernel.max_threads,
+            function: None,
+        });
+        Self { program: program::Program::default(), kernels: kernels.collect(), globals }
     }
 
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
@@ -51,6 +84,12 @@ impl Module {
     }
 }
 
+/// The line that first names `symbol`.
+fn line_of(text: &str, symbol: &str) -> u32 {
+    let at = text.lines().position(|line| line.contains(symbol));
+    at.map_or(0, |index| index as u32 + 1)
+}
+
 /// An entry of a module.
 #[derive(Debug)]
 pub struct Kernel {
@@ -58,7 +97,8 @@ pub struct Kernel {
     params: Vec<Param>,
     shared_bytes: usize,
     max_threads: Option<u32>,
-    function: usize,
+    /// None where there is only machine code.
+    function: Option<usize>,
 }
 
 impl Kernel {
@@ -68,6 +108,11 @@ impl Kernel {
 
     pub fn params(&self) -> &[Param] {
         &self.params
+    }
+
+    /// Whether there is only machine code: it takes its time and does nothing.
+    pub fn is_opaque(&self) -> bool {
+        self.function.is_none()
     }
 
     /// Length of the parameter buffer: the end of the last parameter.
@@ -80,10 +125,24 @@ impl Kernel {
         self.shared_bytes
     }
 
+    /// Whether there is code here that can be run; else a launch takes its time and does nothing.
+    pub fn has_code(&self) -> bool {
+        self.function.is_some()
+    }
+
     /// The bound on the threads of a block that `.maxntid` or `.reqntid` set.
     pub fn max_threads(&self) -> Option<u32> {
         self.max_threads
     }
+}
+
+/// A kernel of which only machine code is there.
+#[derive(Clone, Debug)]
+pub struct MachineKernel {
+    pub name: String,
+    pub params: Vec<Param>,
+    pub shared_bytes: usize,
+    pub max_threads: Option<u32>,
 }
 
 /// Where a parameter lies in the parameter buffer.
@@ -152,6 +211,18 @@ pub trait Memory {
     /// Asked every few thousand instructions; true ends the launch with [`Fault::Stopped`].
     fn stop(&self) -> bool {
         false
+    }
+
+    /// Instructions that were executed, counted once for each thread: told every few thousand.
+    fn executed(&self, _instructions: u64) {}
+
+    /// Some thread waits for a value in memory that somebody else must store: from now on only time
+    /// that really passes brings it nearer.
+    fn polls(&self) {}
+
+    /// Blocks of this launch that the device holds at the same time.
+    fn resident_blocks(&self) -> Option<u32> {
+        None
     }
 
     /// Output of `printf`.
@@ -246,6 +317,18 @@ impl<M: Memory + ?Sized> Memory for Device<'_, M> {
 
     fn stop(&self) -> bool {
         self.0.stop()
+    }
+
+    fn executed(&self, instructions: u64) {
+        self.0.executed(instructions);
+    }
+
+    fn polls(&self) {
+        self.0.polls();
+    }
+
+    fn resident_blocks(&self) -> Option<u32> {
+        self.0.resident_blocks()
     }
 
     fn print(&self, text: &str) {

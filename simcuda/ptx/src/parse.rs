@@ -1,7 +1,7 @@
 //! Tokens into the tree of `ast.rs`: the module level, that is directives, variables and function
 //! headers. Bodies are in `statement.rs`.
 
-use crate::ast::{FunctionText, Init, Source, Variable};
+use crate::ast::{FunctionText, Init, Linkage, Source, Variable};
 use crate::error::{PtxError, Result};
 use crate::lex::{Kind, Token, tokens};
 use crate::types::{Space, Ty};
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> Result<Source<'_>> {
 
 impl<'a> Parser<'a> {
     fn item(&mut self, source: &mut Source<'a>) -> Result<()> {
-        let mut external = false;
+        let mut linkage = Linkage::Local;
         loop {
             let line = self.line();
             let Kind::Dotted(directive) = self.peek() else {
@@ -34,8 +34,10 @@ impl<'a> Parser<'a> {
             };
             self.at += 1;
             match directive {
-                "extern" => external = true,
-                "visible" | "weak" | "common" => {}
+                "extern" => linkage = Linkage::External,
+                "visible" => linkage = Linkage::Visible,
+                "weak" => linkage = Linkage::Weak,
+                "common" => linkage = Linkage::Common,
                 "version" | "target" | "address_size" | "file" | "loc" => {
                     self.skip_line(line);
                     return Ok(());
@@ -43,13 +45,13 @@ impl<'a> Parser<'a> {
                 "section" => return self.skip_braces(),
                 "pragma" | "alias" => return self.skip_past(b';'),
                 "entry" | "func" => {
-                    let function = self.function(directive == "entry", line)?;
+                    let function = self.function(directive == "entry", linkage, line)?;
                     source.functions.push(function);
                     return Ok(());
                 }
                 "global" | "const" | "shared" => {
                     let space = Space::named(directive).unwrap_or(Space::Global);
-                    return self.variables(space, external, &mut source.variables);
+                    return self.variables(space, linkage, &mut source.variables);
                 }
                 other => {
                     return Err(PtxError::new(line, format!("directive `.{other}` is not known")));
@@ -58,13 +60,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn function(&mut self, entry: bool, line: u32) -> Result<FunctionText<'a>> {
+    fn function(&mut self, entry: bool, linkage: Linkage, line: u32) -> Result<FunctionText<'a>> {
         let returns = if self.peek() == Kind::Mark(b'(') { self.formals()? } else { Vec::new() };
         let name = self.word("the function's name")?;
         let params = if self.peek() == Kind::Mark(b'(') { self.formals()? } else { Vec::new() };
         let max_threads = self.performance_directives()?;
         let body = if self.eat(b';') { None } else { Some(self.body()?) };
-        Ok(FunctionText { name, line, entry, returns, params, max_threads, body })
+        Ok(FunctionText { name, line, entry, linkage, returns, params, max_threads, body })
     }
 
     fn formals(&mut self) -> Result<Vec<Variable<'a>>> {
@@ -78,7 +80,7 @@ impl<'a> Parser<'a> {
             };
             self.at += 1;
             let (ty, align, lanes) = self.type_and_alignment()?;
-            formals.push(self.declarator(space, ty, align, lanes, false)?);
+            formals.push(self.declarator(space, ty, align, lanes, Linkage::Local)?);
             if !self.eat(b',') && self.peek() != Kind::Mark(b')') {
                 return Err(self.unexpected("`,` or `)`"));
             }
@@ -117,12 +119,12 @@ impl<'a> Parser<'a> {
     pub(crate) fn variables(
         &mut self,
         space: Space,
-        external: bool,
+        linkage: Linkage,
         into: &mut Vec<Variable<'a>>,
     ) -> Result<()> {
         let (ty, align, lanes) = self.type_and_alignment()?;
         loop {
-            let mut variable = self.declarator(space, ty, align, lanes, external)?;
+            let mut variable = self.declarator(space, ty, align, lanes, linkage)?;
             if self.eat(b'=') {
                 variable.init = self.initialiser()?;
             }
@@ -178,10 +180,15 @@ impl<'a> Parser<'a> {
         ty: Ty,
         align: usize,
         lanes: usize,
-        external: bool,
+        linkage: Linkage,
     ) -> Result<Variable<'a>> {
         let line = self.line();
         let name = self.word("a name")?;
+        let mut count = None;
+        if self.eat(b'<') {
+            count = Some(self.integer("a number of variables")?);
+            self.expect(b'>')?;
+        }
         let mut size = ty.bytes() * lanes;
         let natural = size;
         while self.eat(b'[') {
@@ -197,7 +204,7 @@ impl<'a> Parser<'a> {
                 .ok_or_else(|| PtxError::new(line, format!("`{name}` is too large")))?;
         }
         let align = if align == 0 { natural } else { align };
-        Ok(Variable { name, line, space, ty, align, size, init: Vec::new(), external })
+        Ok(Variable { name, line, space, ty, align, size, init: Vec::new(), linkage, count })
     }
 
     fn initialiser(&mut self) -> Result<Vec<Init<'a>>> {

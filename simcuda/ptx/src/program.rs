@@ -9,6 +9,8 @@ use crate::types::{Space, Ty};
 pub(crate) struct Program {
     pub(crate) code: Vec<Inst>,
     pub(crate) functions: Vec<Function>,
+    /// The module variable that is the heap, where `malloc` or `free` is called.
+    pub(crate) heap: Option<usize>,
 }
 
 /// A kernel or a device function.
@@ -162,6 +164,10 @@ pub(crate) enum Target {
     Print,
     /// `__assertfail`.
     AssertFail,
+    /// `malloc`.
+    Allocate,
+    /// `free`.
+    Free,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

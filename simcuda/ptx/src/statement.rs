@@ -1,6 +1,6 @@
 //! The statements of a function body and the operands of its instructions.
 
-use crate::ast::{Base, Guard, Instruction, Operand, Statement};
+use crate::ast::{Base, Guard, Instruction, Linkage, Operand, Statement};
 use crate::error::{PtxError, Result};
 use crate::lex::Kind;
 use crate::parse::Parser;
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
             "local" | "shared" | "param" | "global" | "const" => {
                 let space = Space::named(directive).unwrap_or(Space::Local);
                 let mut variables = Vec::new();
-                self.variables(space, false, &mut variables)?;
+                self.variables(space, Linkage::Local, &mut variables)?;
                 into.extend(variables.into_iter().map(Statement::Variable));
                 Ok(())
             }
@@ -85,9 +85,6 @@ impl<'a> Parser<'a> {
 
     fn registers(&mut self, into: &mut Vec<Statement<'a>>) -> Result<()> {
         let (ty, _, lanes) = self.type_and_alignment()?;
-        if lanes != 1 {
-            return Err(self.unexpected("a register that is not a vector"));
-        }
         loop {
             let name = self.word("a register's name")?;
             let mut count = None;
@@ -95,7 +92,10 @@ impl<'a> Parser<'a> {
                 count = Some(self.integer("a number of registers")?);
                 self.expect(b'>')?;
             }
-            into.push(Statement::Registers { ty, name, count });
+            if lanes != 1 && count.is_some() {
+                return Err(self.unexpected("a single vector register"));
+            }
+            into.push(Statement::Registers { ty, name, count, lanes });
             if self.eat(b';') {
                 return Ok(());
             }

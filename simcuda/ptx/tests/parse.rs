@@ -65,9 +65,9 @@ fn what_does_not_fit_is_refused_with_a_reason() {
 
 #[test]
 fn a_function_without_a_body_cannot_be_called() {
-    let text = ".version 7.0 .target sm_75\n.extern .func malloc(.param .b64 n);\n.entry k() { .param .b64 x;\ncall malloc, (x); }";
+    let text = ".version 7.0 .target sm_75\n.extern .func calloc(.param .b64 n);\n.entry k() { .param .b64 x;\ncall calloc, (x); }";
     let error = Module::parse(text).unwrap_err();
-    assert_eq!(error.to_string(), "ptx line 4: function `malloc` has no body in this module");
+    assert_eq!(error.to_string(), "ptx line 4: `calloc` has no definition in this module");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! its sessions hold plus the chunks that lie on it, and never more than its `total`.
 
 use simcuda_protocol::{Charge, Process, Refusal, Usage};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Number of a session, never used twice.
 pub(crate) type Session = u64;
@@ -19,6 +19,12 @@ struct Card {
 struct Holder {
     pid: u32,
     held: HashMap<(u32, Charge), u64>,
+}
+
+impl Holder {
+    fn on(&self, device: u32) -> u64 {
+        self.held.iter().filter(|((d, _), _)| *d == device).map(|(_, bytes)| bytes).sum()
+    }
 }
 
 #[derive(Debug)]
@@ -37,12 +43,32 @@ impl Accounts {
         self.holders.insert(session, Holder { pid, held: HashMap::new() });
     }
 
-    /// Everything that the session holds comes back at once.
-    pub(crate) fn close(&mut self, session: Session) {
-        let Some(holder) = self.holders.remove(&session) else { return };
+    /// Everything that the session holds comes back at once. Says whose it was, if that process has
+    /// no other session.
+    pub(crate) fn close(&mut self, session: Session) -> Option<u32> {
+        let holder = self.holders.remove(&session)?;
         for ((device, _), bytes) in holder.held {
             self.cards[device as usize].used_bytes -= bytes;
         }
+        let pid = holder.pid;
+        self.holders.values().all(|other| other.pid != pid).then_some(pid)
+    }
+
+    /// Processes that have a session, each once.
+    pub(crate) fn pids(&self) -> BTreeSet<u32> {
+        self.holders.values().map(|holder| holder.pid).collect()
+    }
+
+    /// Whose session it is, and how much that session has of the card with its chunks.
+    pub(crate) fn held_with(
+        &self,
+        session: Session,
+        device: u32,
+        chunks: &[(Session, u64)],
+    ) -> Option<(u32, u64)> {
+        let holder = self.holders.get(&session)?;
+        let shared: u64 = chunks.iter().filter(|(s, _)| *s == session).map(|(_, b)| b).sum();
+        Some((holder.pid, holder.on(device) + shared))
     }
 
     /// Takes memory that belongs to no session: a chunk's.
@@ -99,8 +125,7 @@ impl Accounts {
         let card = self.cards.get(device as usize).ok_or(Refusal::NoSuchDevice)?;
         let mut by_pid: HashMap<u32, u64> = HashMap::new();
         for (session, holder) in &self.holders {
-            let plain: u64 =
-                holder.held.iter().filter(|((d, _), _)| *d == device).map(|(_, bytes)| bytes).sum();
+            let plain = holder.on(device);
             let shared: u64 = chunks.iter().filter(|(s, _)| s == session).map(|(_, b)| b).sum();
             if plain + shared > 0 {
                 *by_pid.entry(holder.pid).or_insert(0) += plain + shared;

@@ -3,13 +3,21 @@
 //! Each request is one method here. Long work (filling memory) is done without the lock.
 
 use crate::accounts::{Accounts, Session};
+use crate::board::Board;
 use crate::chunks::Chunks;
+use crate::engines::Engines;
+use crate::history::History;
+use crate::life::Life;
 use crate::pattern::{self, PatternFile};
 use crate::profile::Profile;
+use crate::share::Shelf;
 use rustix::pipe::{PipeFlags, pipe_with};
+use simcuda_protocol::control::Account;
 use simcuda_protocol::{Charge, Device, Refusal, Reply};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// An answer, and the descriptor that goes with it.
 pub(crate) type Answer = Result<(Reply, Option<OwnedFd>), Refusal>;
@@ -19,29 +27,47 @@ pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) driver: String,
     pub(crate) devices: Vec<Device>,
+    pub(crate) engines: Engines,
+    pub(crate) board: Board,
+    pub(crate) life: Life,
     pattern: PatternFile,
     books: Mutex<Books>,
+    pub(crate) shelf: Shelf,
 }
 
 #[derive(Debug)]
 struct Books {
     accounts: Accounts,
     chunks: Chunks,
+    history: History,
     last_session: Session,
 }
 
 impl Machine {
-    /// `whole_name` tells the machine from all others; its cards get their UUIDs from it.
-    pub(crate) fn new(name: &str, whole_name: &str, profile: &Profile) -> Self {
+    /// `whole_name` tells the machine from all others; its cards get their UUIDs from it. What must
+    /// be known before a process can ask is written to `early`.
+    pub(crate) fn new(
+        name: &str,
+        whole_name: &str,
+        profile: &Profile,
+        life: Life,
+        early: Option<PathBuf>,
+    ) -> Self {
         let devices = profile.devices(whole_name);
         let accounts = Accounts::new(devices.iter().map(|device| device.memory_bytes));
-        let books = Books { accounts, chunks: Chunks::default(), last_session: 0 };
+        let (chunks, history) = (Chunks::default(), History::default());
+        let books = Books { accounts, chunks, history, last_session: 0 };
+        let board = Board::new(&devices, early);
         Self {
             name: name.to_owned(),
             driver: profile.driver_version.clone(),
+            engines: Engines::new(&devices),
             devices,
+            board,
+            life,
             pattern: PatternFile::default(),
             books: Mutex::new(books),
+            shelf: Shelf::default(),
         }
     }
 
@@ -58,14 +84,32 @@ impl Machine {
     }
 
     pub(crate) fn close(&self, session: Session) {
+        self.engines.close(session);
         let mut books = self.books();
-        books.accounts.close(session);
+        if let Some(pid) = books.accounts.close(session) {
+            books.history.ended(pid, SystemTime::now());
+        }
         let freed = books.chunks.close(session);
         books.put_back(freed);
+        drop(books);
+        self.shelf.close(session);
     }
 
-    /// Frees chunks whose last exported descriptor was closed somewhere.
+    /// Processes that have a connection, without the one that asks.
+    pub(crate) fn clients(&self, asking: u32) -> Vec<u32> {
+        self.books().accounts.pids().into_iter().filter(|pid| *pid != asking).collect()
+    }
+
+    /// What accounting has kept.
+    pub(crate) fn past_and_present(&self, device: u32) -> Result<Vec<Account>, Refusal> {
+        let mut books = self.books();
+        books.note(device)?;
+        Ok(books.history.of(device, SystemTime::now()))
+    }
+
+    /// Frees chunks whose last exported descriptor was closed somewhere, and ends overdue turns.
     pub(crate) fn sweep(&self) {
+        self.engines.overdue();
         self.books().sweep();
     }
 
@@ -81,6 +125,7 @@ impl Machine {
         charge: Charge,
         bytes: u64,
     ) -> Answer {
+        self.board.answers(device)?;
         let mut books = self.books();
         match books.accounts.charge(session, device, charge, bytes) {
             // An exported chunk that nobody has any more may be what is missing.
@@ -90,6 +135,7 @@ impl Machine {
             }
             other => other?,
         }
+        books.note_one(session, device);
         Ok((Reply::Done, None))
     }
 
@@ -112,12 +158,35 @@ impl Machine {
     }
 
     pub(crate) fn make_chunk(&self, session: Session, device: u32, bytes: u64) -> Answer {
+        self.board.answers(device)?;
         let warm = {
             let mut books = self.books();
             books.sweep();
             books.accounts.take(device, bytes)?;
             books.chunks.reuse(bytes)
         };
+        self.provide_chunk(session, device, bytes, warm)
+    }
+
+    /// The session's plain memory becomes a chunk: at no moment could others take it.
+    pub(crate) fn convert(&self, session: Session, device: u32, bytes: u64) -> Answer {
+        let warm = {
+            let mut books = self.books();
+            books.accounts.release(session, device, Charge::Memory, bytes)?;
+            books.accounts.take(device, bytes)?;
+            books.chunks.reuse(bytes)
+        };
+        self.provide_chunk(session, device, bytes, warm)
+    }
+
+    /// Memory for a chunk that is charged already.
+    fn provide_chunk(
+        &self,
+        session: Session,
+        device: u32,
+        bytes: u64,
+        warm: Option<OwnedFd>,
+    ) -> Answer {
         let file = warm.map_or_else(|| pattern::memory_file("simcuda-chunk", bytes), Ok);
         let file = file.and_then(|file| pattern::fill(file.as_fd(), bytes).map(|()| file));
         let copy = file.and_then(|file| file.try_clone().map(|copy| (file, copy)));
@@ -127,6 +196,7 @@ impl Machine {
             return Err(Refusal::Host);
         };
         let chunk = books.chunks.insert(session, device, bytes, file);
+        books.note_one(session, device);
         Ok((Reply::Chunk { chunk, device, bytes }, Some(copy)))
     }
 
@@ -173,6 +243,24 @@ impl Books {
     fn sweep(&mut self) {
         let freed = self.chunks.sweep();
         self.put_back(freed);
+    }
+
+    /// Tells the history what all processes hold of the card.
+    fn note(&mut self, device: u32) -> Result<(), Refusal> {
+        let chunks = self.chunks.answering(device);
+        let now = SystemTime::now();
+        for process in self.accounts.usage(device, &chunks)?.processes {
+            self.history.holds(device, process.pid, process.used_bytes, now);
+        }
+        Ok(())
+    }
+
+    /// Tells the history what the session's process holds of the card.
+    fn note_one(&mut self, session: Session, device: u32) {
+        let chunks = self.chunks.answering(device);
+        if let Some((pid, bytes)) = self.accounts.held_with(session, device, &chunks) {
+            self.history.holds(device, pid, bytes, SystemTime::now());
+        }
     }
 
     fn put_back(&mut self, freed: impl IntoIterator<Item = (u32, u64)>) {

@@ -9,14 +9,23 @@
 #![deny(unsafe_code)]
 
 mod accounts;
+mod board;
 mod chunks;
+mod control;
 mod descriptors;
+mod engine_log;
+mod engines;
+mod history;
+mod life;
 mod machine;
 mod pattern;
 mod profile;
 mod serve;
 mod session;
+mod share;
 mod start;
+mod topology;
+mod turns;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
@@ -58,6 +67,12 @@ struct Options {
     /// How long to stay without a client, in milliseconds.
     #[arg(long, default_value_t = 10_000)]
     linger_ms: u64,
+    /// Stay without a client until told to end.
+    #[arg(long)]
+    stay: bool,
+    /// Faults to begin with, for example `fail:cuMemAlloc,nth=5`.
+    #[arg(long, default_value = "")]
+    faults: String,
     /// Leave the caller's session, and end standard error once the socket is there.
     #[arg(long, hide = true)]
     detached: bool,

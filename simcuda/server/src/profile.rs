@@ -1,5 +1,6 @@
 //! Profiles: which cards a machine has. Shipped ones are part of the program; any other is a path.
 
+use crate::topology::Topology;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use simcuda_protocol::Device;
@@ -14,6 +15,7 @@ pub(crate) const SHIPPED: &[(&str, &str)] = &[
     ("h200", include_str!("../../profiles/h200.toml")),
     ("node-2", include_str!("../../profiles/node-2.toml")),
     ("node-8", include_str!("../../profiles/node-8.toml")),
+    ("unlike-4", include_str!("../../profiles/unlike-4.toml")),
 ];
 
 #[derive(Debug, Deserialize)]
@@ -22,6 +24,8 @@ pub(crate) struct Profile {
     /// As NVML reports it.
     pub(crate) driver_version: String,
     device: Vec<Cards>,
+    #[serde(default)]
+    topology: Topology,
 }
 
 /// Some cards of one kind.
@@ -42,11 +46,23 @@ struct Cards {
     #[serde(default = "two")]
     copy_engines: u32,
     link_bytes_per_second: u64,
+    #[serde(default = "slice")]
+    slice_ns: u64,
+    #[serde(default = "launch")]
+    launch_ns: u64,
+    #[serde(default = "opaque_kernel")]
+    opaque_kernel_ns: u64,
     context_overhead_bytes: u64,
     #[serde(default = "granularity")]
     granularity_bytes: u64,
     pci_device_id: u32,
     power_limit_milliwatts: u32,
+    #[serde(default = "yes")]
+    ecc: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn one() -> u32 {
@@ -60,6 +76,19 @@ fn two() -> u32 {
 /// What every compiler has its simplest dialect of PTX for, and what the interpreter runs.
 fn capability() -> (u32, u32) {
     (7, 5)
+}
+
+/// As long as the driver lets a process compute while others want to.
+fn slice() -> u64 {
+    2_000_000
+}
+
+fn launch() -> u64 {
+    3_000
+}
+
+fn opaque_kernel() -> u64 {
+    20_000
 }
 
 fn granularity() -> u64 {
@@ -95,14 +124,31 @@ impl Profile {
                 cards.memory_bytes >= unit,
                 "profile {name}: memory_bytes is below granularity_bytes"
             );
+            ensure!(
+                (10_000..=1_000_000_000).contains(&cards.slice_ns),
+                "profile {name}: slice_ns is {}; use 10_000 to 1_000_000_000",
+                cards.slice_ns
+            );
         }
+        let count = profile.count();
+        profile.topology.check(count).with_context(|| format!("profile {name}"))?;
         Ok(profile)
+    }
+
+    fn count(&self) -> u32 {
+        self.device.iter().map(|cards| cards.count).sum()
     }
 
     /// The cards of the machine with this name.
     pub(crate) fn devices(&self, machine: &str) -> Vec<Device> {
         let kinds = self.device.iter().flat_map(|cards| (0..cards.count).map(move |_| cards));
-        (0..).zip(kinds).map(|(index, cards)| cards.device(machine, index)).collect()
+        let devices = (0..).zip(kinds).map(|(index, cards)| {
+            let mut device = cards.device(machine, index);
+            device.numa_node = self.topology.numa_node(index);
+            device.nvlinks = self.topology.nvlinks(index, self.count());
+            device
+        });
+        devices.collect()
     }
 }
 
@@ -120,6 +166,9 @@ impl Cards {
             l2_bytes: self.l2_bytes,
             copy_engines: self.copy_engines,
             link_bytes_per_second: self.link_bytes_per_second,
+            slice_ns: self.slice_ns,
+            launch_ns: self.launch_ns,
+            opaque_kernel_ns: self.opaque_kernel_ns,
             context_overhead_bytes: self.context_overhead_bytes,
             granularity_bytes: self.granularity_bytes,
             pci_domain: 0,
@@ -127,6 +176,9 @@ impl Cards {
             pci_device: 0,
             pci_device_id: self.pci_device_id,
             power_limit_milliwatts: self.power_limit_milliwatts,
+            ecc: self.ecc,
+            numa_node: 0,
+            nvlinks: Vec::new(),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The server's life: one of it per machine, a thread per connection, and an end when nobody has
 //! been there for a while.
 
+use crate::life::Life;
 use crate::machine::Machine;
 use crate::profile::Profile;
 use crate::{Options, descriptors, session};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use simcuda_protocol::fault_text::parse_all;
 use simcuda_protocol::place::Place;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -15,8 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the server looks whether shared memory came free, and whether it is time to end.
-const TICK: Duration = Duration::from_millis(50);
+/// How often the server looks whether shared memory came free, whether somebody was stopped with a
+/// turn, and whether it is time to end.
+const TICK: Duration = Duration::from_millis(20);
 const BACKLOG: i32 = 256;
 
 /// Serves until the last client has been gone for as long as the options say.
@@ -32,11 +35,22 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     // A machine is its folder and its name: cards of two folders must never be taken for one.
     let folder = options.folder.canonicalize().unwrap_or_else(|_| options.folder.clone());
     let whole_name = folder.join(&place.machine);
-    let machine = Arc::new(Machine::new(&place.machine, &whole_name.to_string_lossy(), &profile));
+    // Of a server that was killed: this machine has no faults yet.
+    let _ = std::fs::remove_file(place.early_faults());
+    let life = Life::new(options.profile.clone(), options.stay);
+    let early = Some(place.early_faults());
+    let machine =
+        Machine::new(&place.machine, &whole_name.to_string_lossy(), &profile, life, early);
+    let machine = Arc::new(machine);
+    for fault in parse_all(&options.faults)? {
+        machine.board.set(&fault).map_err(|why| anyhow!("setting {fault}: {why}"))?;
+    }
     if options.detached {
         descriptors::say_ready()?;
     }
-    accept_until_idle(&machine, &listener, Duration::from_millis(options.linger_ms))?;
+    let ended = accept_until_idle(&machine, &listener, Duration::from_millis(options.linger_ms));
+    machine.board.end();
+    ended?;
     std::fs::remove_file(place.socket()).context("removing the socket")
 }
 
@@ -85,7 +99,10 @@ fn accept_until_idle(machine: &Arc<Machine>, listener: &OwnedFd, linger: Duratio
             attend(machine, socket, &clients)?;
         }
         machine.sweep();
-        if clients.load(Ordering::Relaxed) > 0 {
+        if machine.life.is_ending() {
+            return Ok(());
+        }
+        if machine.life.stays || clients.load(Ordering::Relaxed) > 0 {
             last_seen = Instant::now();
         } else if last_seen.elapsed() > linger {
             return Ok(());

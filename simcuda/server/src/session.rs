@@ -4,7 +4,9 @@
 //! descriptor), so the process itself is watched too.
 
 use crate::accounts::Session;
+use crate::control;
 use crate::machine::{Answer, Machine};
+use crate::share;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -15,15 +17,16 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) fn serve(machine: &Machine, socket: &OwnedFd) -> Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(socket).context("asking who is there")?;
     let process = pidfd_open(peer.pid, PidfdFlags::empty()).context("watching the process")?;
-    let session = machine.open(peer.pid.as_raw_nonzero().get().unsigned_abs());
-    let result = converse(machine, session, socket, &process);
+    let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+    let session = machine.open(pid);
+    let result = converse(machine, (session, pid), socket, &process);
     machine.close(session);
     result
 }
 
 fn converse(
     machine: &Machine,
-    session: Session,
+    client: (Session, u32),
     socket: &OwnedFd,
     process: &OwnedFd,
 ) -> Result<()> {
@@ -39,11 +42,17 @@ fn converse(
         }
         let (answer, hello) = match wire::receive::<Request>(socket.as_fd()) {
             Ok(None) => return Ok(()),
+            Ok(Some((Request::Engines(ask), _))) if greeted => {
+                match machine.engines.hear(client, ask, socket.as_fd()) {
+                    Some(answer) => (answer.map(|reply| (reply, None)), false),
+                    None => continue,
+                }
+            }
             Ok(Some((request, descriptor))) => {
                 let hello = matches!(request, Request::Hello { version: VERSION });
                 let answer = match (&request, greeted) {
                     (Request::Hello { .. }, _) | (_, true) => {
-                        reply(machine, session, request, descriptor)
+                        reply(machine, client, request, descriptor)
                     }
                     (_, false) => Err(Refusal::Malformed),
                 };
@@ -62,7 +71,7 @@ fn converse(
 
 fn reply(
     machine: &Machine,
-    session: Session,
+    (session, pid): (Session, u32),
     request: Request,
     descriptor: Option<OwnedFd>,
 ) -> Answer {
@@ -89,6 +98,9 @@ fn reply(
             Some(descriptor) => machine.import_chunk(session, descriptor.as_fd()),
             None => Err(Refusal::Malformed),
         },
+        Request::Share(share) => share::answer(machine, session, share, descriptor),
         Request::Usage { device } => machine.usage(device),
+        Request::Engines(_) => Err(Refusal::Malformed),
+        Request::Control(control) => control::answer(machine, pid, control),
     }
 }

@@ -48,7 +48,8 @@ impl Machine {
 }
 
 fn start() -> Start {
-    Start { program: Some(env!("CARGO_BIN_EXE_simcudad").into()), profile: Some("toy".to_owned()) }
+    let program = Some(env!("CARGO_BIN_EXE_simcudad").into());
+    Start { program, profile: Some("toy".to_owned()), faults: None }
 }
 
 /// Not a test of its own: the process that `Machine::holder` starts.

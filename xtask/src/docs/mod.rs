@@ -8,6 +8,7 @@ mod hooks;
 mod labels;
 mod protocol;
 mod samples;
+mod simcuda;
 
 use std::fs;
 
@@ -26,6 +27,8 @@ const BLOCKS: &[Block] = &[
     ("docs/protocol.md", "tags", protocol::tags),
     ("docs/protocol.md", "pages", protocol::pages),
     ("cuda-samples/include/halfwarp_cuda.h", "prototypes", samples::prototypes),
+    ("docs/simcuda.md", "counts", simcuda::counts),
+    ("docs/simcuda.md", "functions", simcuda::table),
     ("docs/labels.md", "library", labels::library),
     ("docs/labels.md", "broker", labels::broker),
     ("docs/failure.md", "refusals", protocol::refusals),

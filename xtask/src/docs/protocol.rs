@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::mem::offset_of;
 
 use halfwarp_api::shm::{AnnounceSlot, BrokerGpu, BrokerPage, ClientPage, LedgerLine, RingEvent};
-use halfwarp_api::wire::{Denial, NoteKind, Refusal, ToBroker, ToClient};
+use halfwarp_api::wire::{Denial, NoteKind, Outcome, Refusal, ToBroker, ToClient};
 use halfwarp_api::{GPUS, UNIT_BYTES, version};
 
 macro_rules! layout {
@@ -27,7 +27,7 @@ pub(super) fn pages() -> String {
         version::CURRENT.minor
     );
     layout!(text, BrokerPage: magic, generation, alive_until_ns, processes, gpus);
-    layout!(text, BrokerGpu: residency_gate, lease_gate, limit_units, exhausted);
+    layout!(text, BrokerGpu: residency_gate, lease_gate, limit_units, exhausted, lease, bound_ns, residency);
     layout!(text, ClientPage: magic, ledger, slots, counters, ring_head, ring);
     layout!(text, LedgerLine: word);
     layout!(text, AnnounceSlot: announced, tid);
@@ -45,16 +45,30 @@ pub(super) fn tags() -> String {
         ToBroker::Ask { seq: 0, gpu: 0 },
         ToBroker::ContextMade { seq: 0, gpu: 0, charged: 0 },
         ToBroker::Note { kind: NoteKind::ALL[0], gpu: 0, a: 0, b: 0 },
+        ToBroker::Want { gpu: 0, lease: 0 },
+        ToBroker::Drained { seq: 0, gpu: 0, done: true, waiting: 0 },
+        ToBroker::Idle { gpu: 0, lease: 0 },
+        ToBroker::Reasons { gpu: 0, reasons: 0 },
+        ToBroker::ChunkGone { chunk: 0 },
+        ToBroker::Left { seq: 0, gpu: 0, units: 0 },
+        ToBroker::SwapEnded { seq: 0, gpu: 0, outcome: Outcome::ALL[0], swapped: 0, taken: 0 },
+        ToBroker::SwappedFreed { gpu: 0, units: 0 },
+        ToBroker::WantMemory { gpu: 0, residency: 0 },
     ];
     let to_client = [
         ToClient::Welcome { version, gpus: 0, tenant: 0, generation: 0 },
-        ToClient::Gpu { gpu: 0, uuid: [0; 16], limit: 0, context: 0 },
+        ToClient::Gpu { gpu: 0, uuid: [0; 16], limit: 0, context: 0, swap: false },
         ToClient::Refused { why: Refusal::ALL[0], version },
         ToClient::Grant { seq: 0, gpu: 0, units: 0 },
         ToClient::Deny { seq: 0, gpu: 0, why: Denial::ALL[0] },
         ToClient::Recall { seq: 0, gpu: 0 },
         ToClient::Figures { seq: 0, gpu: 0, limit: 0, held: 0 },
         ToClient::Overhead { seq: 0, gpu: 0, units: 0 },
+        ToClient::Drain { seq: 0, gpu: 0, within_ns: 0 },
+        ToClient::Chunk { gpu: 0, chunk: 0, bytes: 0 },
+        ToClient::DropChunk { chunk: 0 },
+        ToClient::SwapOut { seq: 0, gpu: 0, within_ns: 0 },
+        ToClient::SwapIn { seq: 0, gpu: 0, units: 0 },
     ];
     let mut text = String::from("| frame | to | tag |\n|---|---|---|\n");
     for frame in to_broker {

@@ -40,6 +40,7 @@ const KNOW_CUDA: &[&str] = &[
     "halfwarp-books",
     "simcuda-driver",
     "simcuda-nvml",
+    "simcudad",
     "halfwarpd",
     "halfwarp-benches",
     "halfwarp-tests",

@@ -45,7 +45,7 @@ impl Account {
         self.received_ns += received_ns;
         // Whoever asks and is kept out by another's long kernel catches up; whoever does not ask
         // saves nothing.
-        let most = if self.asking { MEMORY_NS } else { 0.0 };
+        let most = if self.asking && limit < 1.0 { MEMORY_NS } else { 0.0 };
         self.room_ns = (self.room_ns + limit * ns - received_ns).clamp(-MEMORY_NS, most);
         if self.asking {
             self.entitled_ns += rate * ns;

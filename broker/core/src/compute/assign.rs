@@ -3,7 +3,7 @@
 use crate::{Nanos, card::Uuid, event::Action, state::State};
 
 use super::{
-    Compute,
+    Compute, PROBE_NS,
     party::{Party, Stage},
 };
 
@@ -119,7 +119,10 @@ impl State {
         for rank in self.compute.candidates(card) {
             let taken = self.compute.taken_cards(rank.id);
             if taken.is_empty() {
-                let lease_ns = self.compute.lease_ns(rank.id);
+                let mut lease_ns = self.compute.lease_ns(rank.id);
+                if rank.probes {
+                    lease_ns = lease_ns.min(PROBE_NS);
+                }
                 let until = (now + lease_ns).min(no_longer_than);
                 self.begin_turn(now, rank.id, until, rank.owed);
                 return true;
@@ -173,6 +176,13 @@ impl Compute {
         self.parties.iter().filter(|(_, party)| late(party)).map(|(id, _)| *id).collect()
     }
 
+    /// Those that have a card, each in its own way.
+    fn holders(&self, card: Uuid) -> Vec<u64> {
+        let here = |party: &Party| party.claims.get(&card).is_some_and(|claim| claim.contested);
+        let holding = self.parties.iter().filter(|(_, party)| !party.is_out() && here(party));
+        holding.map(|(id, _)| *id).collect()
+    }
+
     /// Those that keep others off a card.
     fn blockers(&self, card: Uuid) -> Vec<u64> {
         let here = |party: &Party| party.claims.get(&card).is_some_and(|claim| claim.contested);
@@ -218,17 +228,16 @@ impl Compute {
         let Stage::Holding { until, owed, beside } = party.stage else { return Verdict::Stays };
         let Some(claim) = party.claims.get(&card) else { return Verdict::Stays };
         let over_limit = claim.may_run().is_err();
-        let capped = claim.capped();
+        let (capped, partner) = (claim.capped(), party.partner);
         self.look_at_capped(now, card);
         let rivals = self.candidates(card);
-        let others: Vec<u64> = self.blockers(card).into_iter().filter(|o| *o != id).collect();
+        let others = self.blockers(card).into_iter();
+        let others: Vec<u64> = others.filter(|o| *o != id && Some(*o) != partner).collect();
         if beside {
             // Whenever somebody else could have the card for itself.
-            return if rivals.is_empty() && others.is_empty() {
-                Verdict::Stays
-            } else {
-                Verdict::Ends
-            };
+            let alone = rivals.is_empty()
+                && self.holders(card).iter().all(|h| *h == id || Some(*h) == partner);
+            return if alone { Verdict::Stays } else { Verdict::Ends };
         }
         // Several have it only when it has just become contested: the best one stays.
         let better = |other: &u64| self.rank(*other, card).is_some_and(|rank| rank.beats(&own));

@@ -23,7 +23,12 @@ impl State {
         seat.idle = false;
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         match &party.stage {
-            Stage::Out => party.wanted_since = party.wanted_since.or(Some(now)),
+            Stage::Out => {
+                party.wanted_since = party.wanted_since.or(Some(now));
+                if let Some(other) = self.partner(id) {
+                    self.partner_begins(now, other);
+                }
+            }
             Stage::Holding { .. } => {}
             // What runs may wait for what this thread is about to launch.
             Stage::Closing(closing) if closing.extended => self.fail(now, id, actions),
@@ -67,7 +72,6 @@ impl State {
         let party = self.compute.parties.get_mut(&id);
         let Some(Stage::Closing(closing)) = party.map(|party| &mut party.stage) else { return };
         closing.left.remove(&at);
-        closing.waiting += u64::from(waiting);
         if !done {
             closing.undone.insert(at);
         }

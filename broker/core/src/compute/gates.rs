@@ -3,11 +3,15 @@
 use halfwarp_api::shm;
 
 use crate::{
+    card::Uuid,
     event::{Action, ClientId, PageRef},
     state::State,
 };
 
-use super::{BOUND_HIGHEST_NS, BOUND_NS, party::Stage};
+use super::{
+    BOUND_HIGHEST_NS, BOUND_NS,
+    party::{Claim, Stage},
+};
 
 /// A lease gate. The numbers are the page's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,7 +63,7 @@ impl State {
     }
 
     /// The party and card of a page, as the tenant has it.
-    pub(crate) fn party_at(&self, at: PageRef) -> Option<(u64, crate::Uuid)> {
+    pub(crate) fn party_at(&self, at: PageRef) -> Option<(u64, Uuid)> {
         let process = self.processes.get(&at.client)?;
         let tenant = self.tenants.get(&process.tenant)?;
         Some((tenant.party, tenant.gpus.get(usize::from(at.slot))?.uuid))
@@ -70,10 +74,10 @@ impl State {
         let mut wanted = Vec::new();
         for party in self.compute.parties.values() {
             for (uuid, claim) in &party.claims {
-                let bound_ns = match (claim.contested, self.is_above_all(*uuid, claim.class)) {
+                let bound_ns = match (claim.contested, self.is_never_closed(*uuid, claim)) {
                     (false, _) => 0,
-                    (true, true) if !claim.capped() => BOUND_HIGHEST_NS,
-                    (true, _) => BOUND_NS,
+                    (true, true) => BOUND_HIGHEST_NS,
+                    (true, false) => BOUND_NS,
                 };
                 for at in &claim.seats {
                     wanted.push((*at, claim.contested.then_some(&party.stage), bound_ns));
@@ -113,11 +117,13 @@ impl State {
         actions.push(Action::Gate { at, words: seat.words });
     }
 
-    /// Whether nobody else who is joined on the card is of this class or a higher one.
-    fn is_above_all(&self, card: crate::Uuid, class: u16) -> bool {
+    /// Whether nobody can end its turns: it is above all others on the card, none of which is
+    /// guaranteed anything, and has no limit itself.
+    fn is_never_closed(&self, card: Uuid, own: &Claim) -> bool {
         let claims = self.compute.parties.values().filter_map(|party| party.claims.get(&card));
         let joined = claims.filter(|claim| !claim.seats.is_empty());
-        joined.filter(|claim| claim.class >= class).count() <= 1
+        let mut others = joined.filter(|claim| !std::ptr::eq(*claim, own));
+        !own.capped() && others.all(|claim| claim.class < own.class && claim.share == 0.0)
     }
 
     /// The words for the page of a process that is about to be welcomed. Nothing is launched before

@@ -24,6 +24,7 @@ mod assign;
 mod books;
 mod frames;
 mod gates;
+mod partner;
 mod party;
 mod rank;
 mod rates;
@@ -50,7 +51,11 @@ pub const DRAIN_NS: Nanos = 50_000_000;
 /// How much later than its deadline an answer may come before its process counts as stopped.
 pub const SILENCE_NS: Nanos = 20_000_000;
 /// From a turn's first attempt to close until others run beside it.
-pub const PATIENCE_NS: Nanos = 700_000_000;
+pub const PATIENCE_NS: Nanos = 600_000_000;
+/// The first turn of each party beside one that could not be closed.
+pub(crate) const PROBE_NS: Nanos = 20_000_000;
+/// Most that a party may be behind others of its class for that.
+pub(crate) const PROBE_DEBT_NS: f64 = 300e6;
 /// Pause after a failed attempt; doubled each time, up to the second figure.
 pub const BACK_OFF_NS: Nanos = 20_000_000;
 pub const BACK_OFF_MAX_NS: Nanos = 1_000_000_000;

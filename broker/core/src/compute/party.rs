@@ -25,7 +25,13 @@ pub(crate) struct Party {
     /// Failed attempts in a row.
     pub(crate) failures: u32,
     pub(crate) interlocked: bool,
-    /// The longest that its work outlived a gate, with decay.
+    /// Who it was found to wait for, or to be waited for by.
+    pub(crate) partner: Option<u64>,
+    /// Since when others hold its cards beside it.
+    pub(crate) unclosed_since: Option<Nanos>,
+    /// Its queues were not bounded when this turn began, and may be deep.
+    pub(crate) deep: bool,
+    /// The longest that its work outlived a gate that then stayed closed, with decay.
     pub(crate) outlived_ns: Nanos,
 }
 
@@ -60,13 +66,12 @@ pub(crate) enum Stage {
 /// An attempt to close.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
+    pub(crate) since: Nanos,
     pub(crate) deadline: Nanos,
     /// Without an answer yet.
     pub(crate) left: BTreeSet<PageRef>,
     /// Answered that there still is work.
     pub(crate) undone: BTreeSet<PageRef>,
-    /// Threads that wait at its gates.
-    pub(crate) waiting: u64,
     /// Nobody waited at its gates when its time was up, so it was given more.
     pub(crate) extended: bool,
     /// Others hold the card meanwhile.
@@ -186,6 +191,7 @@ impl State {
             if party.is_out() && party.seats().iter().any(open) {
                 party.stage = Stage::Holding { until: now, owed: false, beside: false };
                 party.held_at = now;
+                party.deep = true;
             }
         }
     }
@@ -199,5 +205,6 @@ impl Party {
         self.attempt_at = 0;
         self.failures = 0;
         self.interlocked = false;
+        self.unclosed_since = None;
     }
 }

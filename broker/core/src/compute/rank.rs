@@ -4,11 +4,17 @@ use std::cmp::Ordering;
 
 use crate::{Nanos, card::Uuid};
 
-use super::{Compute, party::Claim};
+use super::{
+    Compute, PROBE_DEBT_NS,
+    party::{Claim, Party},
+};
 
 /// A party's standing on one card. The greatest is next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rank {
+    /// Has not run yet beside one that could not be closed, which may wait for its work: a short
+    /// turn before anybody.
+    pub(crate) probes: bool,
     /// Kept from its guaranteed share for a whole lease: before any class.
     pub(crate) owed: bool,
     pub(crate) class: u16,
@@ -19,7 +25,11 @@ pub(crate) struct Rank {
 
 impl Rank {
     pub(crate) fn cmp(&self, other: &Self) -> Ordering {
-        let order = self.owed.cmp(&other.owed).then(self.class.cmp(&other.class));
+        let order = self
+            .probes
+            .cmp(&other.probes)
+            .then(self.owed.cmp(&other.owed))
+            .then(self.class.cmp(&other.class));
         order
             .then(self.lag_ns.total_cmp(&other.lag_ns))
             .then(other.held_at.cmp(&self.held_at))
@@ -55,12 +65,29 @@ impl Compute {
         let claim = party.claims.get(&card).filter(|claim| claim.contested)?;
         let lease_ns = self.engines.get(&card)?.lease_ns;
         Some(Rank {
+            probes: self.probes(party, claim, card),
             owed: claim.is_owed(lease_ns),
             class: claim.class,
             lag_ns: claim.account.lag_ns,
             held_at: party.held_at,
             id,
         })
+    }
+
+    /// Whether a short turn may find out that one that could not be closed waits for this party. Not
+    /// at everybody else's cost: whoever is far behind goes first.
+    fn probes(&self, party: &Party, claim: &Claim, card: Uuid) -> bool {
+        let Some(since) = self.unclosed_since(card) else { return false };
+        let claims = self.parties.values().filter_map(|party| party.claims.get(&card));
+        let asking = claims.filter(|other| other.account.asking && other.class == claim.class);
+        let most = asking.map(|other| other.account.lag_ns).fold(f64::MIN, f64::max);
+        party.held_at < since && most - claim.account.lag_ns <= PROBE_DEBT_NS
+    }
+
+    /// Since when there is somebody on the card who could not be closed.
+    fn unclosed_since(&self, card: Uuid) -> Option<Nanos> {
+        let here = |party: &&Party| party.claims.get(&card).is_some_and(|claim| claim.contested);
+        self.parties.values().filter(here).filter_map(|party| party.unclosed_since).max()
     }
 
     /// Those that ask for a card and may have it now, the next one first.

@@ -17,10 +17,16 @@ use super::{
 
 impl State {
     pub(crate) fn begin_turn(&mut self, now: Nanos, id: u64, until: Nanos, owed: bool) {
+        self.begin_one(now, id, until, owed);
+        self.partner_begins(now, id);
+    }
+
+    pub(crate) fn begin_one(&mut self, now: Nanos, id: u64, until: Nanos, owed: bool) {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         party.stage = Stage::Holding { until, owed, beside: false };
         party.held_at = now;
         party.first_attempt = None;
+        party.deep = false;
         let since = party.wanted_since.take();
         let cards: Vec<_> = party.contested().collect();
         for at in party.seats() {
@@ -45,6 +51,7 @@ impl State {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         party.stage = Stage::Out;
         party.first_attempt = None;
+        party.unclosed_since = None;
         let seats = party.seats();
         let wants = seats.iter().any(|at| self.seat(*at).is_some_and(|seat| seat.wants));
         let now = self.compute.written_until;
@@ -55,12 +62,17 @@ impl State {
 
     /// Closes the gates and asks for the end of what is in flight.
     pub(crate) fn close_party(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
+        self.close_one(now, id, actions);
+        self.partner_ends(now, id, actions);
+    }
+
+    pub(crate) fn close_one(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         let within_ns = party.drain_ns();
         party.first_attempt = party.first_attempt.or(Some(now));
         let beside = !party.blocks();
         let seats = party.seats();
-        party.stage = Stage::Closing(Closing { beside, ..Closing::default() });
+        party.stage = Stage::Closing(Closing { since: now, beside, ..Closing::default() });
         self.set_gates(actions);
         self.ask_to_drain(now, id, seats, within_ns, actions);
     }
@@ -93,7 +105,6 @@ impl State {
         let Some(Stage::Closing(closing)) = party.map(|party| &mut party.stage) else { return };
         closing.deadline = now + within_ns + SILENCE_NS;
         closing.undone.clear();
-        closing.waiting = 0;
         closing.left = left;
         if closing.left.is_empty() {
             self.conclude(now, id, actions);
@@ -125,21 +136,32 @@ impl State {
         let Stage::Closing(closing) = &mut party.stage else { return };
         let since = party.first_attempt.unwrap_or(now);
         let trying_ns = now.saturating_sub(since);
+        let took_ns = now.saturating_sub(closing.since);
         if closing.undone.is_empty() {
-            party.outlived_ns = trying_ns.max(party.outlived_ns / 10 * 9);
+            party.outlived_ns = took_ns.max(party.outlived_ns / 10 * 9);
             party.failures = 0;
             party.interlocked = false;
             party.attempt_at = now;
+            self.note_partner(now, id);
             return self.out(id);
         }
-        if closing.waiting > 0 {
+        let undone: Vec<_> = closing.undone.iter().copied().collect();
+        let mut seats = party.seats();
+        let partner = self.partner(id).and_then(|other| self.compute.parties.get(&other));
+        seats.extend(partner.into_iter().flat_map(Party::seats));
+        if seats.iter().any(|at| self.seat(*at).is_some_and(|seat| seat.wants)) {
             return self.fail(now, id, actions);
         }
         // Nobody waits at its gates, so nothing that runs waits for what would be launched there.
+        let party = self.compute.parties.get_mut(&id);
+        let Some(Stage::Closing(closing)) = party.map(|party| &mut party.stage) else { return };
         closing.extended = true;
         closing.beside |= trying_ns >= PATIENCE_NS;
-        let undone: Vec<_> = closing.undone.iter().copied().collect();
-        let within_ns = if closing.beside { BACK_OFF_MAX_NS } else { PATIENCE_NS - trying_ns };
+        let beside = closing.beside;
+        let within_ns = if beside { BACK_OFF_MAX_NS } else { PATIENCE_NS - trying_ns };
+        if let Some(party) = self.compute.parties.get_mut(&id).filter(|_| beside) {
+            party.unclosed_since = party.unclosed_since.or(Some(now));
+        }
         self.ask_to_drain(
             now,
             id,
@@ -152,9 +174,11 @@ impl State {
     /// The attempt has failed: the gates open again.
     pub(crate) fn fail(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
-        party.failures = party.failures.saturating_add(1);
+        if !party.deep {
+            party.failures = party.failures.saturating_add(1);
+        }
         let cards: Vec<_> = party.contested().collect();
-        if party.failures == FAILURES_MAX {
+        if party.failures == FAILURES_MAX && !party.deep {
             party.interlocked = true;
             self.tell_interlocked(id, actions);
         }
@@ -166,11 +190,18 @@ impl State {
         self.reopen(now, id, actions);
     }
 
-    pub(crate) fn reopen(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
+    fn reopen(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
+        self.reopen_one(now, id, actions);
+        self.partner_goes_on(now, id, actions);
+        self.set_gates(actions);
+    }
+
+    pub(crate) fn reopen_one(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         let pause = BACK_OFF_NS.saturating_mul(1 << party.failures.saturating_sub(1).min(10));
         party.attempt_at = now + pause.min(BACK_OFF_MAX_NS);
-        let beside = party.interlocked || !party.blocks();
+        let beside = party.interlocked || party.deep || !party.blocks();
+        party.unclosed_since = party.unclosed_since.or_else(|| beside.then_some(now));
         party.stage = Stage::Holding { until: now, owed: false, beside };
         for at in party.seats() {
             if let Some(seat) = self.seat_mut(at) {

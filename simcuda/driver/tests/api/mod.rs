@@ -124,6 +124,11 @@ driver! {
     cuMemsetD8Async(at: u64, byte: u8, count: u64, stream: usize);
     cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: u64);
     cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: u64);
+    cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: u64, stream: usize);
+    cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: u64, stream: usize);
+    cuMemAllocHost_v2(at: &mut u64, bytes: u64);
+    cuMemFreeHost(at: u64);
+    cuLaunchHostFunc(stream: usize, function: extern "C" fn(usize), data: usize);
     cuMemCreate(handle: &mut u64, bytes: u64, props: &Props, flags: u64);
     cuMemRelease(handle: u64);
     cuMemRetainAllocationHandle(handle: &mut u64, at: u64);
@@ -232,6 +237,26 @@ impl Turn {
         assert_eq!(self.driver.cuMemSetAccess(at, bytes, &READ_WRITE, 1), 0);
     }
 
+    pub(crate) fn event(&self) -> usize {
+        let mut event = 0;
+        assert_eq!(self.driver.cuEventCreate(&mut event, 0), 0);
+        event
+    }
+
+    /// An event in the stream, behind what it has now.
+    pub(crate) fn record(&self, stream: usize) -> usize {
+        let event = self.event();
+        assert_eq!(self.driver.cuEventRecord(event, stream), 0);
+        event
+    }
+
+    /// Milliseconds between two events that have passed.
+    pub(crate) fn between(&self, from: usize, to: usize) -> f64 {
+        let mut milliseconds = f32::NAN;
+        assert_eq!(self.driver.cuEventElapsedTime_v2(&mut milliseconds, from, to), 0);
+        f64::from(milliseconds)
+    }
+
     pub(crate) fn stream(&self) -> usize {
         let mut stream = 0;
         assert_eq!(self.driver.cuStreamCreate(&mut stream, 1), 0);
@@ -260,12 +285,23 @@ impl Turn {
         stream: usize,
         params: &[u64],
     ) -> u32 {
+        self.launch_grid(function, (1, threads), stream, params)
+    }
+
+    /// Launches so many blocks of so many threads with 64-bit parameters.
+    pub(crate) fn launch_grid(
+        &self,
+        function: usize,
+        (blocks, threads): (u32, u32),
+        stream: usize,
+        params: &[u64],
+    ) -> u32 {
         let pointers: Vec<*const c_void> =
             params.iter().map(|p| std::ptr::from_ref(p).cast()).collect();
         let params = pointers.as_ptr();
         self.driver.cuLaunchKernel(
             function,
-            1,
+            blocks,
             1,
             1,
             threads,
@@ -287,23 +323,38 @@ fn build_folder() -> PathBuf {
     own.ancestors().nth(2).expect("a build folder").to_owned()
 }
 
-fn library_file() -> PathBuf {
-    build_folder().join("libcuda.so")
+/// The driver under test: this build's, unless another is named.
+pub(crate) fn library_file() -> PathBuf {
+    let named = std::env::var_os("CUDA_DRIVER_UNDER_TEST");
+    named.map_or_else(|| build_folder().join("libcuda.so"), PathBuf::from)
 }
 
-/// Builds the machine's server beside the driver, and chooses a machine for this process (or the
+/// One small card, or two for the rules that need a neighbour.
+fn profile() -> &'static str {
+    let own = std::env::current_exe().expect("this test's file");
+    let is_conformance =
+        own.file_name().is_some_and(|name| name.to_string_lossy().starts_with("conformance"));
+    let two = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/two.toml");
+    if is_conformance { two } else { "toy" }
+}
+
+/// Builds the driver and the machine's server, and chooses a machine for this process (or the
 /// one of the test that started it).
 fn prepare() {
-    if std::env::var_os("SIMCUDA_MACHINE").is_some() {
+    let given = ["SIMCUDA_MACHINE", "CUDA_DRIVER_UNDER_TEST"];
+    if given.iter().any(|name| std::env::var_os(name).is_some()) {
         return;
     }
-    let built = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "simcudad"]).status();
-    assert!(built.expect("cargo runs").success(), "the server could not be built");
+    // Cargo builds the driver for its tests too, but does not put it where it is loaded from.
+    let packages = ["build", "--quiet", "-p", "simcudad", "-p", "simcuda-driver"];
+    let built = Command::new(env!("CARGO")).args(packages).status();
+    assert!(built.expect("cargo runs").success(), "server and driver could not be built");
     let folder = std::env::temp_dir().join(format!("simcuda-driver-test-{}", std::process::id()));
     let machine = [
         ("SIMCUDA_DIR", folder.to_str().expect("text")),
         ("SIMCUDA_MACHINE", "m"),
-        ("SIMCUDA_PROFILE", "toy"),
+        ("SIMCUDA_PROFILE", profile()),
+        ("SIMCUDA_STRICT", "1"),
     ];
     for (name, value) in machine {
         // SAFETY: tests take turns, and the first one is here before any thread reads the

@@ -43,6 +43,13 @@ impl<'a> Lowering<'_, 'a> {
                 let (a, b) = (self.one_type(m)?, self.one_type(m)?);
                 self.apply(int::dp4a(a, b), ins, Ty::B32, &[Ty::B32, Ty::B32, Ty::B32], 0)?;
             }
+            "dp2a" => {
+                let high = take_part(m).ok_or_else(|| self.unknown())? == Part::High;
+                let (a, b) = (self.one_type(m)?, self.one_type(m)?);
+                let f = int::dp2a(a, b, high);
+                self.apply(f, ins, Ty::B32, &[Ty::B32, Ty::B32, Ty::B32], 0)?;
+            }
+            "vadd" | "vsub" => self.video(ins, m)?,
             "cvt" => self.convert(ins, m)?,
             _ => return Ok(false),
         }
@@ -209,6 +216,29 @@ impl<'a> Lowering<'_, 'a> {
         let product = self.fresh(ty);
         self.emit_alu(mul, product, [a, b, b], 0);
         self.carry_step(false, ty, [d, product, c], reads, sets)
+    }
+
+    /// `vadd` and `vsub` on whole words: a sum, and what `.add`, `.min` or `.max` makes of it with the
+    /// third source.
+    fn video(&mut self, ins: &Instruction<'a>, m: &mut Modifiers<'a>) -> Result<()> {
+        let (to, a_type, b_type) = (self.one_type(m)?, self.one_type(m)?, self.one_type(m)?);
+        let words = |ty: &Ty| matches!(ty, Ty::U32 | Ty::S32);
+        if ![to, a_type, b_type].iter().all(words) {
+            return Err(self.unknown());
+        }
+        let first = int::binary_op(&ins.opcode[1..], to, false).ok_or_else(|| self.unknown())?;
+        let second = ["add", "min", "max"].into_iter().find(|word| m.take(word));
+        let Some(second) = second else {
+            return self.apply(Some(first), ins, to, &[a_type, b_type], 0);
+        };
+        let second = int::binary_op(second, to, false).ok_or_else(|| self.unknown())?;
+        let [d, a, b, c] = self.operands(ins)?;
+        let (a, b, c) = (self.source(a, a_type)?, self.source(b, b_type)?, self.source(c, to)?);
+        let sum = self.fresh(to);
+        let d = self.destination(d, to)?;
+        self.emit_alu(first, sum, [a, b, b], 0);
+        self.emit_alu(second, d, [sum, c, c], 0);
+        Ok(())
     }
 
     fn convert(&mut self, ins: &Instruction<'a>, m: &mut Modifiers<'a>) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::lower::{Lowering, Symbol};
 use super::modifiers::Modifiers;
 use crate::ast::{Instruction, Operand};
-use crate::error::Result;
+use crate::error::{PtxError, Result};
 use crate::program::{Call, Guard, Op, Place, Target};
 use crate::types::Ty;
 
@@ -101,9 +101,11 @@ impl<'a> Lowering<'_, 'a> {
             }
             (true, "vprintf") => Target::Print,
             (true, "__assertfail") => Target::AssertFail,
-            (true, name) => {
-                return Err(self.error(format!("function `{name}` has no body in this module")));
+            (true, name @ ("malloc" | "free")) => {
+                self.uses.heap = true;
+                if name == "malloc" { Target::Allocate } else { Target::Free }
             }
+            (true, name) => return Err(PtxError::undefined(self.line, name)),
         };
         Ok((target, counts.0, counts.1))
     }

@@ -211,8 +211,18 @@ impl<'a> Lowering<'_, 'a> {
     }
 
     fn mov(&mut self, ins: &Instruction<'a>, m: &mut Modifiers<'a>) -> Result<()> {
+        let count = if m.take("v2") { 2 } else { 1 + 3 * usize::from(m.take("v4")) };
         let ty = self.one_type(m)?;
         let [d, a] = self.operands(ins)?;
+        if count > 1 {
+            let (d, a) = (self.elements(d, count)?, self.elements(a, count)?);
+            let from: Vec<Reg> = a.iter().map(|a| self.source(a, ty)).collect::<Result<_>>()?;
+            for (d, a) in d.iter().zip(from) {
+                let d = self.destination(d, ty)?;
+                self.emit_alu(bits::copy(), d, [a; 3], 0);
+            }
+            return Ok(());
+        }
         match (d, a) {
             (Operand::Vector(pieces), whole) => self.unpack(pieces, whole, ty),
             (whole, Operand::Vector(pieces)) => self.pack(whole, pieces, ty),

@@ -6,37 +6,67 @@ use std::collections::HashMap;
 use super::labels::Fixup;
 use super::modifiers::Modifiers;
 use super::{Outline, Uses, local_offset, param_layout, place_shared};
-use crate::ast::{FunctionText, Instruction, Statement, Variable};
+use crate::ast::{FunctionText, Instruction, Operand, Statement, Variable};
 use crate::error::{PtxError, Result};
 use crate::lanes::{Alu, AluFn, Reg};
 use crate::program::{Function, Guard, Inst, Op, Place, Seed};
 use crate::types::{Space, Ty};
 
+/// The registers of a vector, in order.
+const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+/// Variables that one declaration may stand for.
+const MAX_NUMBERED: u64 = 4096;
 /// The local memory CUDA allows a thread.
 const MAX_LOCAL_BYTES: usize = 512 << 10;
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Symbol<'a> {
-    Registers { ty: Ty, group: u32, count: Option<u64> },
-    Local { offset: usize, size: usize, element_bytes: usize },
-    KernelParam { offset: usize },
-    Shared { offset: usize, size: usize, element_bytes: usize },
-    DynamicShared { element_bytes: usize },
-    Global { index: usize, element_bytes: usize },
+    Registers {
+        ty: Ty,
+        group: u32,
+        count: Option<u64>,
+        lanes: usize,
+    },
+    Local {
+        offset: usize,
+        size: usize,
+        element_bytes: usize,
+    },
+    KernelParam {
+        offset: usize,
+    },
+    Shared {
+        offset: usize,
+        size: usize,
+        element_bytes: usize,
+    },
+    DynamicShared {
+        element_bytes: usize,
+    },
+    Global {
+        index: usize,
+        element_bytes: usize,
+    },
     Function(usize),
     Targets(Vec<&'a str>),
+    /// Declared, and defined in none of the texts.
+    Undefined,
 }
 
 #[derive(Default)]
 pub(super) struct Scope<'a> {
     pub(super) parent: usize,
     symbols: HashMap<&'a str, Symbol<'a>>,
+    /// Names that the text does not have as such: those of `name<2>`.
+    numbered: HashMap<String, Symbol<'a>>,
     pub(super) labels: HashMap<&'a str, u32>,
 }
 
 pub(super) struct Lowering<'m, 'a> {
     pub(super) outline: &'m Outline<'a>,
+    /// Which of the texts this one is.
+    unit: usize,
     pub(super) code: &'m mut Vec<Inst>,
     pub(super) entry: bool,
     pub(super) uses: Uses,
@@ -69,6 +99,7 @@ pub(super) struct Lowered<'a> {
 impl<'m, 'a> Lowering<'m, 'a> {
     pub(super) fn new(
         outline: &'m Outline<'a>,
+        unit: usize,
         code: &'m mut Vec<Inst>,
         text: &FunctionText<'a>,
         index: usize,
@@ -84,6 +115,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         };
         let mut lowering = Self {
             outline,
+            unit,
             code,
             entry: text.entry,
             uses: Uses::default(),
@@ -118,7 +150,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
         for variable in text.returns.iter().chain(&text.params) {
             if variable.space == Space::Reg {
-                let group = self.declare_registers(variable.name, variable.ty, None)?;
+                let group = self.declare_registers(variable.name, variable.ty, None, 1)?;
                 let register = self.fresh(variable.ty);
                 self.named.insert((group, 0), register);
             } else {
@@ -165,8 +197,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
                     Some(_) => Err(PtxError::new(*line, format!("label `{name}` is set twice"))),
                 }
             }
-            Statement::Registers { ty, name, count } => {
-                self.declare_registers(name, *ty, *count).map(|_| ())
+            Statement::Registers { ty, name, count, lanes } => {
+                self.declare_registers(name, *ty, *count, *lanes).map(|_| ())
             }
             Statement::Variable(variable) => self.variable(variable),
             Statement::Targets { name, labels } => {
@@ -196,6 +228,25 @@ impl<'m, 'a> Lowering<'m, 'a> {
     }
 
     fn local_variable(&mut self, variable: &Variable<'a>) -> Result<()> {
+        let Some(count) = variable.count else {
+            let symbol = self.local_symbol(variable)?;
+            return self.define(variable.name, symbol);
+        };
+        if count > MAX_NUMBERED {
+            return Err(PtxError::new(
+                variable.line,
+                format!("`{}` stands for more than {MAX_NUMBERED} variables", variable.name),
+            ));
+        }
+        for number in 0..count {
+            let symbol = self.local_symbol(variable)?;
+            let name = format!("{}{number}", variable.name);
+            self.scopes[self.scope].numbered.insert(name, symbol);
+        }
+        Ok(())
+    }
+
+    fn local_symbol(&mut self, variable: &Variable<'a>) -> Result<Symbol<'a>> {
         let offset = local_offset(&mut self.local_bytes, variable);
         if self.local_bytes > MAX_LOCAL_BYTES {
             return Err(PtxError::new(
@@ -204,13 +255,19 @@ impl<'m, 'a> Lowering<'m, 'a> {
             ));
         }
         let element_bytes = variable.ty.bytes();
-        self.define(variable.name, Symbol::Local { offset, size: variable.size, element_bytes })
+        Ok(Symbol::Local { offset, size: variable.size, element_bytes })
     }
 
-    fn declare_registers(&mut self, name: &'a str, ty: Ty, count: Option<u64>) -> Result<u32> {
+    fn declare_registers(
+        &mut self,
+        name: &'a str,
+        ty: Ty,
+        count: Option<u64>,
+        lanes: usize,
+    ) -> Result<u32> {
         let group = self.groups;
         self.groups += 1;
-        self.define(name, Symbol::Registers { ty, group, count })?;
+        self.define(name, Symbol::Registers { ty, group, count, lanes })?;
         Ok(group)
     }
 
@@ -225,11 +282,12 @@ impl<'m, 'a> Lowering<'m, 'a> {
     pub(super) fn lookup(&self, name: &str) -> Option<&Symbol<'a>> {
         let mut scope = self.scope;
         loop {
-            if let Some(symbol) = self.scopes[scope].symbols.get(name) {
+            let here = &self.scopes[scope];
+            if let Some(symbol) = here.symbols.get(name).or_else(|| here.numbered.get(name)) {
                 return Some(symbol);
             }
             if scope == 0 {
-                return self.outline.symbols.get(name);
+                return self.outline.symbols[self.unit].get(name);
             }
             scope = self.scopes[scope].parent;
         }
@@ -237,7 +295,7 @@ impl<'m, 'a> Lowering<'m, 'a> {
 
     /// The register `name`, declared alone or as one of a numbered group.
     pub(super) fn register(&mut self, name: &str) -> Option<Reg> {
-        if let Some(&Symbol::Registers { ty, group, count: None }) = self.lookup(name) {
+        if let Some(&Symbol::Registers { ty, group, count: None, lanes: 1 }) = self.lookup(name) {
             return Some(self.numbered(group, 0, ty));
         }
         let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
@@ -247,7 +305,8 @@ impl<'m, 'a> Lowering<'m, 'a> {
             if number.len() > 1 && number.starts_with('0') {
                 continue;
             }
-            if let Some(&Symbol::Registers { ty, group, count: Some(count) }) = self.lookup(prefix)
+            if let Some(&Symbol::Registers { ty, group, count: Some(count), .. }) =
+                self.lookup(prefix)
                 && let Ok(number) = number.parse::<u64>()
                 && number < count
             {
@@ -255,6 +314,25 @@ impl<'m, 'a> Lowering<'m, 'a> {
             }
         }
         None
+    }
+
+    /// One register of a vector.
+    pub(super) fn component(&mut self, name: &str, member: &str) -> Option<Reg> {
+        let Some(&Symbol::Registers { ty, group, count: None, lanes }) = self.lookup(name) else {
+            return None;
+        };
+        let index = COMPONENTS.iter().position(|c| *c == member).filter(|index| *index < lanes)?;
+        (lanes > 1).then(|| self.numbered(group, index as u64, ty))
+    }
+
+    /// The registers of a vector, or none if `name` is not one.
+    pub(super) fn components(&self, name: &'a str) -> Option<Vec<Operand<'a>>> {
+        match self.lookup(name) {
+            Some(Symbol::Registers { lanes, .. }) if *lanes > 1 => Some(
+                COMPONENTS[..*lanes].iter().map(|member| Operand::Member(name, member)).collect(),
+            ),
+            _ => None,
+        }
     }
 
     /// Only registers that are used get a row.

@@ -108,9 +108,10 @@ impl<'a> Lowering<'_, 'a> {
         Ok(())
     }
 
-    fn elements(&self, operand: &Operand<'a>, count: usize) -> Result<Vec<Operand<'a>>> {
+    pub(super) fn elements(&self, operand: &Operand<'a>, count: usize) -> Result<Vec<Operand<'a>>> {
         let elements = match operand {
             Operand::Vector(elements) => elements.clone(),
+            Operand::Name(name) if count > 1 => self.components(name).unwrap_or_default(),
             single => vec![single.clone()],
         };
         if elements.len() != count {

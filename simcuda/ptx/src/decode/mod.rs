@@ -1,6 +1,6 @@
-//! Names into indices: a parsed module into a `Program`. This file does the module level: which
-//! variables exist, where shared memory and parameters lie, which kernels there are. The bodies of
-//! functions are lowered by the files beside it.
+//! Names into indices: parsed texts into one `Program`. `outline.rs` says what exists and what names
+//! mean; this file makes kernels and variables of it, and has the bodies of functions lowered by the
+//! files beside it.
 
 mod arithmetic;
 mod flow;
@@ -10,30 +10,40 @@ mod lower;
 mod memory;
 mod modifiers;
 mod operand;
+mod outline;
 mod warp;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::ast::{FunctionText, Init, Source, Variable};
-use crate::error::{PtxError, Result};
+use crate::ast::{FunctionText, Init, Variable};
+use crate::error::{LinkError, PtxError, Result};
 use crate::program::{Function, Place, Program};
 use crate::types::{Space, window};
 use crate::{Global, Kernel, Module, Param, Pointer};
 use lower::{Lowering, Symbol};
+use outline::Symbols;
+pub(crate) use outline::Unit;
 
 /// More than any device offers a block.
 const MAX_SHARED_BYTES: usize = 1 << 20;
 /// The bound of CUDA on the parameters of a kernel.
 const MAX_PARAM_BYTES: usize = 32_764;
+/// The heap that CUDA gives a program that does not ask for another.
+pub(crate) const HEAP_BYTES: usize = 8 << 20;
 /// Distance between the addresses of two functions.
 pub(crate) const CODE_STEP: u64 = 16;
 
 /// What the bodies need to know of their module.
+#[derive(Default)]
 pub(crate) struct Outline<'a> {
-    pub(crate) symbols: HashMap<&'a str, Symbol<'a>>,
+    /// What names mean, in each of the texts.
+    pub(crate) symbols: Vec<Symbols<'a>>,
     pub(crate) signatures: Vec<Signature<'a>>,
-    globals: Vec<Variable<'a>>,
+    /// With the text they are of.
+    globals: Vec<(usize, Variable<'a>)>,
     shared_bytes: usize,
+    /// The text that has the definition of a name that several may have.
+    winners: HashMap<&'a str, usize>,
 }
 
 /// How a function is called. `external` ones have no body here.
@@ -50,112 +60,53 @@ pub(crate) struct Uses {
     pub(crate) shared_end: usize,
     pub(crate) calls: Vec<usize>,
     pub(crate) indirect_calls: bool,
+    /// `malloc` or `free`.
+    pub(crate) heap: bool,
 }
 
-pub(crate) fn decode(source: &Source<'_>) -> Result<Module> {
-    let mut outline = outline(source)?;
+/// One module out of the texts, whose names for each other are resolved.
+pub(crate) fn decode(units: &[Unit<'_>]) -> std::result::Result<Module, LinkError> {
+    let mut outline = outline::outline(units)?;
     let mut program = Program::default();
     let mut uses = vec![Uses::default(); outline.signatures.len()];
     program.functions.resize_with(outline.signatures.len(), Function::default);
-    for text in source.functions.iter().filter(|text| text.body.is_some()) {
-        let Some(Symbol::Function(index)) = outline.symbols.get(text.name) else { continue };
-        let index = *index;
-        let lowered = Lowering::new(&outline, &mut program.code, text, index)?.run(text)?;
-        program.functions[index] = lowered.function;
-        uses[index] = lowered.uses;
-        outline.globals.extend(lowered.globals);
-        outline.shared_bytes = lowered.shared_bytes;
+    for (index, unit) in units.iter().enumerate() {
+        let in_unit = |error: PtxError| LinkError::of(unit.name, error);
+        for text in unit.source.functions.iter().filter(|text| text.body.is_some()) {
+            if !outline.uses_body(index, text) {
+                continue;
+            }
+            let Some(Symbol::Function(function)) = outline.symbols[index].get(text.name) else {
+                continue;
+            };
+            let function = *function;
+            let lowering = Lowering::new(&outline, index, &mut program.code, text, function);
+            let lowered = lowering.and_then(|lowering| lowering.run(text)).map_err(in_unit)?;
+            program.functions[function] = lowered.function;
+            uses[function] = lowered.uses;
+            outline.globals.extend(lowered.globals.into_iter().map(|global| (index, global)));
+            outline.shared_bytes = lowered.shared_bytes;
+        }
     }
-    let kernels = kernels(source, &outline, &uses)?;
-    let globals = globals(&outline)?;
+    let kernels = kernels(units, &outline, &uses)?;
+    let mut globals = globals(units, &outline)?;
+    if uses.iter().any(|uses| uses.heap) {
+        program.heap = Some(globals.len());
+        globals.push(heap());
+    }
     Ok(Module { program, kernels, globals })
 }
 
-fn outline<'a>(source: &Source<'a>) -> Result<Outline<'a>> {
-    let mut outline = Outline {
-        symbols: HashMap::new(),
-        signatures: Vec::new(),
-        globals: Vec::new(),
-        shared_bytes: 0,
-    };
-    for variable in &source.variables {
-        let symbol = match variable.space {
-            Space::Shared if variable.external || variable.size == 0 => {
-                Symbol::DynamicShared { element_bytes: variable.ty.bytes() }
-            }
-            Space::Shared => {
-                let offset = place_shared(&mut outline.shared_bytes, variable)?;
-                Symbol::Shared { offset, size: variable.size, element_bytes: variable.ty.bytes() }
-            }
-            _ if variable.external => continue,
-            _ => {
-                outline.globals.push(variable.clone());
-                Symbol::Global {
-                    index: outline.globals.len() - 1,
-                    element_bytes: variable.ty.bytes(),
-                }
-            }
-        };
-        define(&mut outline.symbols, variable.name, symbol, variable.line)?;
+/// The memory that `malloc` gives out on the device.
+fn heap() -> Global {
+    Global {
+        name: "%heap".to_owned(),
+        size: HEAP_BYTES,
+        align: 256,
+        init: Vec::new(),
+        pointers: Vec::new(),
+        constant: false,
     }
-    for text in &source.functions {
-        declare(&mut outline, text)?;
-    }
-    Ok(outline)
-}
-
-fn define<'a>(
-    symbols: &mut HashMap<&'a str, Symbol<'a>>,
-    name: &'a str,
-    symbol: Symbol<'a>,
-    line: u32,
-) -> Result<()> {
-    match symbols.insert(name, symbol) {
-        None => Ok(()),
-        Some(_) => Err(PtxError::new(line, format!("`{name}` is defined twice"))),
-    }
-}
-
-/// A function may be declared any number of times and defined once.
-fn declare<'a>(outline: &mut Outline<'a>, text: &FunctionText<'a>) -> Result<()> {
-    let known = match outline.symbols.get(text.name) {
-        Some(Symbol::Function(index)) => Some(*index),
-        Some(_) => {
-            return Err(PtxError::new(text.line, format!("`{}` is defined twice", text.name)));
-        }
-        None => None,
-    };
-    let mut signature = signature(text);
-    let Some(index) = known else {
-        outline.symbols.insert(text.name, Symbol::Function(outline.signatures.len()));
-        outline.signatures.push(signature);
-        return Ok(());
-    };
-    if !signature.external && !outline.signatures[index].external {
-        return Err(PtxError::new(text.line, format!("`{}` is defined twice", text.name)));
-    }
-    signature.external &= outline.signatures[index].external;
-    if !signature.external && text.body.is_some() {
-        outline.signatures[index] = signature;
-    }
-    Ok(())
-}
-
-/// Results first, then parameters, each at its alignment: in registers of its own or in the
-/// frame's local memory. `Lowering` lays them out the same way.
-fn signature<'a>(text: &FunctionText<'a>) -> Signature<'a> {
-    let (mut local, mut registers) = (0, 0);
-    let mut place = |variable: &Variable<'_>| {
-        if variable.space == Space::Reg {
-            registers += 1;
-            return Place::Register(registers - 1);
-        }
-        let offset = local_offset(&mut local, variable);
-        Place::Local { offset, size: variable.size }
-    };
-    let returns = text.returns.iter().map(&mut place).collect();
-    let params = if text.entry { Vec::new() } else { text.params.iter().map(place).collect() };
-    Signature { name: text.name, external: text.body.is_none(), params, returns }
 }
 
 /// The next free place for `variable` in local memory.
@@ -196,56 +147,88 @@ pub(crate) fn param_layout(text: &FunctionText<'_>) -> Result<Vec<Param>> {
     Ok(params)
 }
 
-fn kernels(source: &Source<'_>, outline: &Outline<'_>, uses: &[Uses]) -> Result<Vec<Kernel>> {
+fn kernels(
+    units: &[Unit<'_>],
+    outline: &Outline<'_>,
+    uses: &[Uses],
+) -> std::result::Result<Vec<Kernel>, LinkError> {
     let mut kernels = Vec::new();
-    for text in source.functions.iter().filter(|text| text.entry && text.body.is_some()) {
-        let Some(Symbol::Function(function)) = outline.symbols.get(text.name) else { continue };
-        kernels.push(Kernel {
-            name: text.name.to_owned(),
-            params: param_layout(text)?,
-            shared_bytes: shared_bytes(*function, uses),
-            max_threads: text.max_threads,
-            function: *function,
-        });
+    let shared = SharedBytes::new(uses);
+    for (index, unit) in units.iter().enumerate() {
+        for text in unit.source.functions.iter().filter(|text| text.entry && text.body.is_some()) {
+            let Some(Symbol::Function(function)) = outline.symbols[index].get(text.name) else {
+                continue;
+            };
+            if !outline.uses_body(index, text) {
+                continue;
+            }
+            kernels.push(Kernel {
+                name: text.name.to_owned(),
+                params: param_layout(text).map_err(|error| LinkError::of(unit.name, error))?,
+                shared_bytes: shared.of(*function),
+                max_threads: text.max_threads,
+                function: Some(*function),
+            });
+        }
     }
     Ok(kernels)
 }
 
-/// Static shared memory of a kernel: the end of what it and all that it may call refer to.
-fn shared_bytes(kernel: usize, uses: &[Uses]) -> usize {
-    let mut seen = vec![false; uses.len()];
-    let mut open = vec![kernel];
-    let mut end = 0;
-    while let Some(index) = open.pop() {
-        if std::mem::replace(&mut seen[index], true) {
-            continue;
-        }
-        end = end.max(uses[index].shared_end);
-        open.extend(&uses[index].calls);
-        if uses[index].indirect_calls {
-            open.extend(0..uses.len());
-        }
+/// Static shared memory of kernels: the end of what a kernel and all that it may call refer to.
+struct SharedBytes<'u> {
+    uses: &'u [Uses],
+    /// Of all functions together: what a call by address may reach.
+    all: usize,
+}
+
+impl<'u> SharedBytes<'u> {
+    fn new(uses: &'u [Uses]) -> Self {
+        Self { uses, all: uses.iter().map(|uses| uses.shared_end).max().unwrap_or(0) }
     }
-    end
+
+    fn of(&self, kernel: usize) -> usize {
+        let mut seen = HashSet::from([kernel]);
+        let mut open = vec![kernel];
+        let mut end = 0;
+        while let Some(index) = open.pop() {
+            let uses = &self.uses[index];
+            // Nothing more to learn: the rest of the walk can only find less.
+            if uses.indirect_calls || end == self.all {
+                return self.all;
+            }
+            end = end.max(uses.shared_end);
+            open.extend(uses.calls.iter().filter(|call| seen.insert(**call)));
+        }
+        end
+    }
 }
 
-fn globals(outline: &Outline<'_>) -> Result<Vec<Global>> {
-    outline.globals.iter().map(|variable| global(variable, outline)).collect()
+fn globals(
+    units: &[Unit<'_>],
+    outline: &Outline<'_>,
+) -> std::result::Result<Vec<Global>, LinkError> {
+    let each = outline.globals.iter();
+    each.map(|(unit, variable)| {
+        let symbols = &outline.symbols[*unit];
+        global(variable, symbols).map_err(|error| LinkError::of(units[*unit].name, error))
+    })
+    .collect()
 }
 
-fn global(variable: &Variable<'_>, outline: &Outline<'_>) -> Result<Global> {
+fn global(variable: &Variable<'_>, symbols: &Symbols<'_>) -> Result<Global> {
     let bytes = variable.ty.bytes();
     let mut init = Vec::with_capacity(variable.init.len() * bytes);
     let mut pointers = Vec::new();
     for value in &variable.init {
         let bits = match *value {
             Init::Bits(bits) => bits,
-            Init::Address { of, addend } => match outline.symbols.get(of) {
+            Init::Address { of, addend } => match symbols.get(of) {
                 Some(Symbol::Global { index, .. }) if bytes == 8 => {
                     pointers.push(Pointer { offset: init.len(), global: *index, addend });
                     0
                 }
                 Some(Symbol::Function(index)) if bytes == 8 => function_address(*index),
+                Some(Symbol::Undefined) => return Err(PtxError::undefined(variable.line, of)),
                 _ => {
                     return Err(PtxError::new(
                         variable.line,

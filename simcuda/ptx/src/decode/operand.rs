@@ -3,7 +3,7 @@
 use super::function_address;
 use super::lower::{Lowering, Symbol};
 use crate::ast::{Base, Operand};
-use crate::error::Result;
+use crate::error::{PtxError, Result};
 use crate::lanes::{Reg, WARP};
 use crate::ops::bits;
 use crate::ops::convert::{Literal, literal};
@@ -16,6 +16,9 @@ impl<'a> Lowering<'_, 'a> {
         match operand {
             Operand::Name(name) => self.named_source(name, ty),
             Operand::Member(name, member) => {
+                if let Some(register) = self.component(name, member) {
+                    return Ok(register);
+                }
                 let special = special_of(name, member)
                     .ok_or_else(|| self.misfit(&format!("`{name}.{member}` is not a register")))?;
                 Ok(self.constant(Seed::Special(special), Ty::U32))
@@ -101,6 +104,7 @@ impl<'a> Lowering<'_, 'a> {
                 self.uses.indirect_calls = true;
                 (Seed::Bits(function_address(index)), 1)
             }
+            Some(Symbol::Undefined) => return Err(PtxError::undefined(self.line, name)),
             _ => return Err(self.error(format!("`{name}` is not declared"))),
         };
         Ok((seed, element_bytes as u64))
@@ -119,15 +123,14 @@ impl<'a> Lowering<'_, 'a> {
 
     /// The register an instruction writes; `_` is one that nobody reads.
     pub(super) fn destination(&mut self, operand: &Operand<'a>, ty: Ty) -> Result<Reg> {
-        let Operand::Name(name) = operand else {
-            return Err(self.misfit("the destination is not a register"));
+        let (name, register) = match operand {
+            Operand::Name("_") => return Ok(self.fresh(ty)),
+            Operand::Name(name) => (name, self.register(name)),
+            Operand::Member(name, member) => (name, self.component(name, member)),
+            _ => return Err(self.misfit("the destination is not a register")),
         };
-        if *name == "_" {
-            return Ok(self.fresh(ty));
-        }
-        let register = self
-            .register(name)
-            .ok_or_else(|| self.misfit(&format!("`{name}` is not a register")))?;
+        let register =
+            register.ok_or_else(|| self.misfit(&format!("`{name}` is not a register")))?;
         if (self.type_of(register) == Ty::Pred) != (ty == Ty::Pred) {
             return Err(self.misfit(&format!("`{name}` is of the wrong type")));
         }
@@ -154,6 +157,7 @@ impl<'a> Lowering<'_, 'a> {
             Some(Symbol::Shared { .. } | Symbol::DynamicShared { .. }) => Space::Shared,
             Some(Symbol::KernelParam { .. }) => Space::Param,
             Some(Symbol::Global { .. }) => Space::Global,
+            Some(Symbol::Undefined) => return Err(PtxError::undefined(self.line, name)),
             _ => return Err(self.error(format!("`{name}` is not declared"))),
         };
         let (seed, _) = self.address_of(name)?;

@@ -5,6 +5,7 @@ use crate::Fault;
 use crate::lanes::{Row, lanes};
 use crate::ops::half::atomic_add;
 use crate::program::{Atomic, AtomicKind};
+use crate::rounding::{canonical, finish, flag, flush};
 use crate::types::{Ty, window};
 
 pub(crate) fn update(
@@ -22,7 +23,8 @@ pub(crate) fn update(
         }
         let (home, address) = Env::home(atomic.space, address);
         let mask = atomic.ty.mask();
-        let mut change = |old: u64| apply(atomic, old & mask, b & mask, c & mask) & mask;
+        let flushes = home == Home::Device;
+        let mut change = |old: u64| apply(atomic, old & mask, b & mask, c & mask, flushes) & mask;
         let old = if bytes == 2 {
             in_word(env, home, address, &mut change)?
         } else {
@@ -73,7 +75,7 @@ fn exchange(
 }
 
 /// The value to store; sources are cut to the type.
-fn apply(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
+fn apply(atomic: &Atomic, old: u64, b: u64, c: u64, flushes: bool) -> u64 {
     let signed = |value: u64| match atomic.ty {
         Ty::S32 => i64::from(value as i32),
         _ => value as i64,
@@ -90,7 +92,7 @@ fn apply(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
                 old
             }
         }
-        (AtomicKind::Add, _) => sum(atomic.ty, old, b),
+        (AtomicKind::Add, _) => sum(atomic.ty, old, b, flushes),
         (AtomicKind::Inc, _) => {
             if old >= b {
                 0
@@ -112,10 +114,15 @@ fn apply(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
     }
 }
 
-fn sum(ty: Ty, old: u64, b: u64) -> u64 {
+/// Sums of singles flush subnormals in global memory, and only there.
+fn sum(ty: Ty, old: u64, b: u64, flushes: bool) -> u64 {
     match ty {
-        Ty::F32 => (f32::from_bits(old as u32) + f32::from_bits(b as u32)).to_bits().into(),
-        Ty::F64 => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
+        Ty::F32 => {
+            let k = if flushes { flag::FLUSH } else { 0 };
+            let (x, y) = (f32::from_bits(old as u32), f32::from_bits(b as u32));
+            finish(flush(x, k) + flush(y, k), k).to_bits().into()
+        }
+        Ty::F64 => canonical(f64::from_bits(old) + f64::from_bits(b)).to_bits(),
         Ty::F16 | Ty::F16x2 | Ty::Bf16 | Ty::Bf16x2 => atomic_add(ty, old as u32, b as u32).into(),
         _ => old.wrapping_add(b),
     }

@@ -123,7 +123,9 @@ impl Block {
                     break;
                 }
             }
-            self.instructions += std::mem::take(&mut self.common.instructions);
+            let instructions = std::mem::take(&mut self.common.instructions);
+            context.memory.executed(instructions);
+            self.instructions += instructions;
             ran |= self.release_barriers(context);
             if self.warps.iter().all(Warp::is_done) {
                 return Ok(Outcome::Finished);

@@ -1,6 +1,7 @@
 //! What changes the place of a strand other than by a branch: calls and returns, exits, barriers,
 //! sleep, and the waiting of lanes for each other.
 
+use super::heap::Heap;
 use super::print;
 use super::step::{Next, Runner};
 use super::warp::State;
@@ -89,6 +90,11 @@ impl Runner<'_, '_> {
                 return Ok(Next::Continue);
             }
             Target::AssertFail => return Err(Fault::Trap),
+            Target::Allocate | Target::Free => {
+                self.heap(call, active)?;
+                self.pc += 1;
+                return Ok(Next::Continue);
+            }
         };
         self.leave_unguarded(active);
         self.enter(function, call, active)
@@ -198,9 +204,39 @@ impl Runner<'_, '_> {
         self.leave_unguarded(active);
         let row = &self.rows[ns as usize];
         let ns = lanes(active).map(|lane| row[lane] & 0xffff_ffff).max().unwrap_or(0);
-        let until_ns = self.context.now_ns().saturating_add(ns);
+        self.warp.waits.slept();
         self.pc += 1;
+        self.sleep_for(ns)
+    }
+
+    /// The strand, whose place is up to date, goes on when so much time has passed.
+    pub(super) fn sleep_for(&mut self, ns: u64) -> Next {
+        let until_ns = self.context.now_ns().saturating_add(ns);
         self.wait(State::Asleep { until_ns })
+    }
+
+    /// `malloc` and `free`, lane after lane.
+    fn heap(&mut self, call: &Call, active: u32) -> Result<(), Fault> {
+        let (Some(index), [argument]) = (self.context.program.heap, call.arguments.as_slice())
+        else {
+            return Err(Fault::Unsupported);
+        };
+        let heap = Heap { memory: self.context.memory, base: self.context.launch.globals[index] };
+        self.warp.frames.get_mut(self.frame).rows = std::mem::take(&mut self.rows);
+        for lane in lanes(active) {
+            let frames = &mut self.warp.frames;
+            let argument = frames.value(lane, self.frame, *argument);
+            match (call.target, call.results.first()) {
+                (Target::Allocate, Some(result)) => {
+                    let address = heap.allocate(argument)?;
+                    frames.set(lane, self.frame, *result, address);
+                }
+                (Target::Allocate, None) => {}
+                _ => heap.free(argument)?,
+            }
+        }
+        self.rows = std::mem::take(&mut self.warp.frames.get_mut(self.frame).rows);
+        Ok(())
     }
 
     fn print(&mut self, call: &Call, active: u32) -> Result<(), Fault> {

@@ -2,19 +2,18 @@
 //! spent its budget. The common instructions are handled in the loop itself; the rest below it.
 
 use super::Context;
-use super::access::{Env, Scratch};
+use super::access::{Env, Home, Scratch};
 use super::block::Common;
 use super::collective;
+use super::waiting::Look;
 use super::warp::{State, Strand, Warp};
 use super::{access, atomic, matrix};
 use crate::Fault;
 use crate::lanes::{Reg, Row, lanes};
-use crate::program::{Guard, Op, Timer};
+use crate::program::{Access, Atomic, Guard, Op, Timer};
 use crate::types::{Space, window};
 
-/// What a clock read costs: a thread that polls the clock gives way to others early.
-const POLL_COST: u64 = 256;
-/// What an ordered access or an exchange costs, for the same reason.
+/// What an ordered access or an exchange costs: a thread that waits gives way to others early.
 const WAIT_COST: u64 = 16;
 
 /// What becomes of a strand after an instruction.
@@ -173,23 +172,16 @@ impl Runner<'_, '_> {
 
     fn rare(&mut self, op: &Op, active: u32) -> Result<Next, Fault> {
         match op {
-            Op::Load(access) | Op::LoadParam(access) => {
-                if access.strong {
-                    self.warp.steps += WAIT_COST;
-                }
-                let (mut env, rows, scratch) = self.env();
-                access::load(&mut env, scratch, rows, active, access)?;
-            }
+            Op::Load(access) | Op::LoadParam(access) => return self.load(access, active),
             Op::Store(access) => {
+                if !matches!(access.space, Space::Local | Space::Shared) {
+                    self.warp.waits.stored();
+                }
                 let (mut env, rows, scratch) = self.env();
                 access::store(&mut env, scratch, rows, active, access)?;
             }
-            Op::Atomic(atomic) => {
-                self.warp.steps += WAIT_COST;
-                let (mut env, rows, _) = self.env();
-                atomic::update(&mut env, rows, active, atomic)?;
-            }
-            Op::Timer { d, which } => self.read_timer(*d, *which, active),
+            Op::Atomic(atomic) => return self.exchange(atomic, active),
+            Op::Timer { d, which } => return Ok(self.read_timer(*d, *which, active)),
             Op::IsSpace { d, address, space } => self.is_space(*d, *address, *space, active),
             Op::Matrix(m) => matrix::multiply(&mut self.rows, active, m),
             Op::Collective(collective) => {
@@ -207,15 +199,66 @@ impl Runner<'_, '_> {
         Ok(Next::Continue)
     }
 
-    fn read_timer(&mut self, d: Reg, which: Timer, active: u32) {
-        self.warp.steps += POLL_COST;
+    fn load(&mut self, access: &Access, active: u32) -> Result<Next, Fault> {
+        if access.strong {
+            self.warp.steps += WAIT_COST;
+        }
+        let lane = active.trailing_zeros() as usize;
+        let address = self.rows[access.address as usize][lane].wrapping_add(access.offset);
+        let (mut env, rows, scratch) = self.env();
+        access::load(&mut env, scratch, rows, active, access)?;
+        self.pc += 1;
+        let value = self.rows[access.registers[0] as usize][lane];
+        let look = if access.strong { Look::Ordered } else { Look::Plain };
+        Ok(self.looked(access.space, address, value, look))
+    }
+
+    fn exchange(&mut self, atomic: &Atomic, active: u32) -> Result<Next, Fault> {
+        self.warp.steps += WAIT_COST;
+        let lane = active.trailing_zeros() as usize;
+        let address = self.rows[atomic.address as usize][lane].wrapping_add(atomic.offset);
+        let (mut env, rows, _) = self.env();
+        atomic::update(&mut env, rows, active, atomic)?;
+        self.pc += 1;
+        match atomic.d {
+            Some(d) => {
+                let value = self.rows[d as usize][lane];
+                Ok(self.looked(atomic.space, address, value, Look::Exchange))
+            }
+            None => {
+                self.warp.waits.stored();
+                Ok(Next::Continue)
+            }
+        }
+    }
+
+    /// The strand has seen memory; if it only waits for it to change, it sleeps a little.
+    fn looked(&mut self, space: Space, address: u64, value: u64, look: Look) -> Next {
+        if Env::home(space, address).0 != Home::Device {
+            return Next::Continue;
+        }
+        match self.warp.waits.looked(address, value, look) {
+            None => Next::Continue,
+            Some(ns) => {
+                self.context.memory.polls();
+                self.sleep_for(ns)
+            }
+        }
+    }
+
+    fn read_timer(&mut self, d: Reg, which: Timer, active: u32) -> Next {
         let now = self.context.now_ns();
+        if let Some(ns) = self.warp.waits.before_clock(now) {
+            return self.sleep_for(ns);
+        }
         let value = match which {
             Timer::Global | Timer::Clock => now,
             Timer::GlobalLow | Timer::ClockLow => now & 0xffff_ffff,
             Timer::GlobalHigh | Timer::ClockHigh => now >> 32,
         };
         lanes(active).for_each(|lane| self.rows[d as usize][lane] = value);
+        self.pc += 1;
+        Next::Continue
     }
 
     fn is_space(&mut self, d: Reg, address: Reg, space: Space, active: u32) {

@@ -5,6 +5,7 @@
 use super::Context;
 use super::block::{Common, Place};
 use super::frame::Frames;
+use super::waiting::Waits;
 use crate::Fault;
 
 /// Steps after which a strand no longer yields to those before it.
@@ -49,6 +50,7 @@ pub(crate) struct Warp {
     pub(crate) strands: Vec<Strand>,
     pub(crate) frames: Frames,
     pub(crate) steps: u64,
+    pub(crate) waits: Waits,
 }
 
 impl Warp {
@@ -56,6 +58,7 @@ impl Warp {
         self.place = place;
         self.live = live;
         self.steps = 0;
+        self.waits = Waits::default();
         self.frames.clear();
         self.strands.clear();
         // The first frame always fits: the decoder bounds a function's local memory.

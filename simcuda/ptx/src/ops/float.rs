@@ -2,6 +2,7 @@
 //! of their own, which the compiler turns into vector instructions; all others share one that reads
 //! the rounding, `.ftz` and `.sat` from `k`.
 
+use crate::exact::sign_of_products;
 use crate::lanes::{AluFn, binary, ternary, unary};
 use crate::rounding::{
     Float, Round, canonical, direct, finish, flush, fma_to_odd, sign_of_sum, two_sum,
@@ -116,22 +117,25 @@ fn fma32_nearest(x: f32, y: f32, z: f32) -> f32 {
 
 fn fma32(x: f32, y: f32, z: f32, k: u32) -> f32 {
     let nearest = fma32_nearest(x, y, z);
-    let (sum, lost) = two_sum(f64::from(x) * f64::from(y), f64::from(z));
+    let product = f64::from(x) * f64::from(y);
+    let (sum, lost) = two_sum(product, f64::from(z));
     let residual = sign_of_sum(sum, -f64::from(nearest), lost);
-    signed_zero(direct(nearest, residual, Round::of(k)), residual, x * y == 0.0 && z == 0.0, k)
+    let rounded = direct(nearest, residual, Round::of(k));
+    signed_zero(rounded, residual, product.is_sign_negative() != z.is_sign_negative(), k)
 }
 
 fn add32(x: f32, y: f32, k: u32) -> f32 {
     let nearest = x + y;
     let (sum, lost) = two_sum(f64::from(x), f64::from(y));
     let residual = sign_of_sum(sum, -f64::from(nearest), lost);
-    signed_zero(direct(nearest, residual, Round::of(k)), residual, x == 0.0 && y == 0.0, k)
+    let rounded = direct(nearest, residual, Round::of(k));
+    signed_zero(rounded, residual, x.is_sign_negative() != y.is_sign_negative(), k)
 }
 
-/// Terms that cancel exactly give -0 when rounding down.
-fn signed_zero<F: Float + From<f32>>(sum: F, residual: f64, all_zero: bool, k: u32) -> F {
+/// Terms of opposite sign that cancel exactly, zeros too, give -0 when rounding down.
+fn signed_zero<F: Float + From<f32>>(sum: F, residual: f64, opposite: bool, k: u32) -> F {
     let zero = F::from(0.0);
-    if sum == zero && residual == 0.0 && !all_zero && Round::of(k) == Round::Down {
+    if sum == zero && residual == 0.0 && opposite && Round::of(k) == Round::Down {
         F::from(-0.0)
     } else {
         sum
@@ -157,53 +161,48 @@ fn sqrt32(x: f32, k: u32) -> f32 {
     direct(nearest, f64::from(x) - f64::from(nearest) * f64::from(nearest), Round::of(k))
 }
 
-fn add64(x: f64, y: f64, k: u32) -> f64 {
-    let (nearest, lost) = two_sum(x, y);
-    let residual = if nearest.is_infinite() { overflowed(nearest, x, y) } else { lost };
-    signed_zero(direct(nearest, residual, Round::of(k)), residual, x == 0.0 && y == 0.0, k)
+/// `nearest` in the direction asked; `products` sum to the exact result less `nearest`, times
+/// something positive.
+fn directed(nearest: f64, sources: &[f64], products: &[(f64, f64)], k: u32) -> (f64, f64) {
+    let round = Round::of(k);
+    if round == Round::Nearest || nearest.is_nan() || !sources.iter().all(|x| x.is_finite()) {
+        return (nearest, 1.0);
+    }
+    // The residual of an infinity: towards zero, since it came from finite sources.
+    let residual = if nearest.is_infinite() { -nearest } else { sign_of_products(products) };
+    (direct(nearest, residual, round), residual)
 }
 
-/// The residual of an infinity: towards zero when it came from finite sources.
-fn overflowed(nearest: f64, x: f64, y: f64) -> f64 {
-    if x.is_finite() && y.is_finite() { -nearest } else { 0.0 }
+fn add64(x: f64, y: f64, k: u32) -> f64 {
+    let nearest = x + y;
+    let products = [(x, 1.0), (y, 1.0), (-nearest, 1.0)];
+    let (sum, residual) = directed(nearest, &[x, y], &products, k);
+    signed_zero(sum, residual, x.is_sign_negative() != y.is_sign_negative(), k)
 }
 
 fn mul64(x: f64, y: f64, k: u32) -> f64 {
     let nearest = x * y;
-    let residual =
-        if nearest.is_infinite() { overflowed(nearest, x, y) } else { x.mul_add(y, -nearest) };
-    direct(nearest, residual, Round::of(k))
+    directed(nearest, &[x, y], &[(x, y), (-nearest, 1.0)], k).0
 }
 
 fn div64(x: f64, y: f64, k: u32) -> f64 {
     let nearest = x / y;
-    if k & crate::rounding::flag::ROUND == 0 || !y.is_finite() || y == 0.0 {
+    if y == 0.0 {
         return nearest;
     }
-    let residual = if nearest.is_infinite() {
-        overflowed(nearest, x, y)
-    } else {
-        -nearest.mul_add(y, -x) * y.signum()
-    };
-    direct(nearest, residual, Round::of(k))
+    let sign = y.signum();
+    directed(nearest, &[x, y], &[(x, sign), (-nearest, y.abs())], k).0
 }
 
 fn sqrt64(x: f64, k: u32) -> f64 {
     let nearest = x.sqrt();
-    direct(nearest, -nearest.mul_add(nearest, -x), Round::of(k))
+    directed(nearest, &[x], &[(x, 1.0), (-nearest, nearest)], k).0
 }
 
 fn fma64(x: f64, y: f64, z: f64, k: u32) -> f64 {
     let nearest = x.mul_add(y, z);
-    let product = x * y;
-    if nearest.is_infinite() || !product.is_finite() {
-        let finite = x.is_finite() && y.is_finite() && z.is_finite();
-        let residual = if finite { -nearest } else { 0.0 };
-        return direct(nearest, residual, Round::of(k));
-    }
-    let tail = x.mul_add(y, -product);
-    let (sum, lost) = two_sum(product, z);
-    let (low, lower) = two_sum(lost, tail);
-    let residual = sign_of_sum(sum - nearest, low, lower);
-    signed_zero(direct(nearest, residual, Round::of(k)), residual, product == 0.0 && z == 0.0, k)
+    let products = [(x, y), (z, 1.0), (-nearest, 1.0)];
+    let (sum, residual) = directed(nearest, &[x, y, z], &products, k);
+    let negative = x.is_sign_negative() != y.is_sign_negative();
+    signed_zero(sum, residual, negative != z.is_sign_negative(), k)
 }

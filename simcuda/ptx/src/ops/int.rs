@@ -151,6 +151,28 @@ pub(crate) fn dp4a(a: Ty, b: Ty) -> Option<AluFn> {
     })
 }
 
+/// `dp2a`: two products of a half word and a byte, of the lower or the upper bytes of the second.
+pub(crate) fn dp2a(a: Ty, b: Ty, high: bool) -> Option<AluFn> {
+    fn dot<A: Lane + Into<i64>, B: Lane + Into<i64>>(x: u32, y: u32, z: u32, k: u32) -> u32 {
+        let product = |i: u32| {
+            let (p, q) = (A::of((x >> (16 * i)).into()), B::of((y >> (k + 8 * i)).into()));
+            (p.into() * q.into()) as u32
+        };
+        z.wrapping_add(product(0)).wrapping_add(product(1))
+    }
+    Some(match (a, b, high) {
+        (Ty::U32, Ty::U32, false) => ternary!(u32, |x, y, z| dot::<u16, u8>(x, y, z, 0)),
+        (Ty::U32, Ty::S32, false) => ternary!(u32, |x, y, z| dot::<u16, i8>(x, y, z, 0)),
+        (Ty::S32, Ty::U32, false) => ternary!(u32, |x, y, z| dot::<i16, u8>(x, y, z, 0)),
+        (Ty::S32, Ty::S32, false) => ternary!(u32, |x, y, z| dot::<i16, i8>(x, y, z, 0)),
+        (Ty::U32, Ty::U32, true) => ternary!(u32, |x, y, z| dot::<u16, u8>(x, y, z, 16)),
+        (Ty::U32, Ty::S32, true) => ternary!(u32, |x, y, z| dot::<u16, i8>(x, y, z, 16)),
+        (Ty::S32, Ty::U32, true) => ternary!(u32, |x, y, z| dot::<i16, u8>(x, y, z, 16)),
+        (Ty::S32, Ty::S32, true) => ternary!(u32, |x, y, z| dot::<i16, i8>(x, y, z, 16)),
+        _ => return None,
+    })
+}
+
 /// The carry out of `x + y + carry-in` (third source), for the chains of `add.cc` and `addc`.
 pub(crate) fn carry_of_add(ty: Ty) -> Option<AluFn> {
     match ty.bytes() {

@@ -1,0 +1,2 @@
+/* The driver as it is; forwards all. */
+const char odd_driver[] = "plain";

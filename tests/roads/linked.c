@@ -1,0 +1,16 @@
+/* The driver's functions are ordinary undefined symbols of the program. */
+#include "road.h"
+
+int cuInit(unsigned flags);
+int cuDevicePrimaryCtxRetain(void **context, int device);
+int cuCtxSetCurrent(void *context);
+int cuMemAlloc_v2(pointer *p, size_t bytes);
+
+static void *find(const char *name) {
+    if (!strcmp(name, "cuInit")) return (void *)cuInit;
+    if (!strcmp(name, "cuDevicePrimaryCtxRetain")) return (void *)cuDevicePrimaryCtxRetain;
+    if (!strcmp(name, "cuCtxSetCurrent")) return (void *)cuCtxSetCurrent;
+    return (void *)cuMemAlloc_v2;
+}
+
+int main(void) { return walk("linked", find); }

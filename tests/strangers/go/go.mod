@@ -1,0 +1,3 @@
+module halfwarp/strangers
+
+go 1.19
