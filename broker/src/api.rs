@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use axum::{
@@ -20,9 +21,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, patch},
 };
-use halfwarp_broker_core::{Change, Event, Reason, Rejection, Uuid};
+use halfwarp_broker_core::{Change, Event, RECALL_NS, Reason, Rejection, Uuid};
 use halfwarp_rest::{Admitted, NewTenant, Node};
 use serde::{Deserialize, de::DeserializeOwned};
+use tokio::time::sleep;
 
 use crate::{
     clock,
@@ -186,6 +188,10 @@ async fn admit(
         Err(error) => return failed(&error),
     };
     let at_s = clock::wall_s() as u64;
+    if about.desk.show(|state| state.lacks_room_for(&ask)) {
+        about.desk.step(Event::CallBack);
+        sleep(Duration::from_nanos(RECALL_NS)).await;
+    }
     match about.desk.step(Event::Admit { ask, token, uid, runner, at_s }) {
         Some(Answer::Admitted(admitted)) => {
             if let Some(runner) = runner {

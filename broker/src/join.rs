@@ -12,8 +12,11 @@ use std::{
     time::Duration,
 };
 
-use halfwarp_api::wire::{FRAME_BYTES, Refusal, ToBroker};
-use halfwarp_broker_core::{ClientId, Event, Peer};
+use halfwarp_api::{
+    version::{CURRENT, Version},
+    wire::{FRAME_BYTES, Refusal, ToBroker, ToClient, Token},
+};
+use halfwarp_broker_core::{ClientId, Event, Peer, Slice};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SocketFlags, accept_with, recv},
@@ -29,6 +32,8 @@ use crate::{clock, desk::Desk, outbox, peer};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Packets still read from a process that has ended.
 const LAST_WORDS: usize = 1024;
+/// Milliseconds for which an answer waits for room in its socket.
+const TELL_ATTEMPTS: usize = 1000;
 
 /// What the operator allows.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +135,9 @@ impl Talk {
         self.spoke(silent);
         let Some(frame) = self.decode(first?) else { return Ok(()) };
         halfwarp_label::hello_read();
+        if let ToBroker::Look { version, token } = frame {
+            return self.look(&socket, version, token).await;
+        }
         let ToBroker::Hello { version, token, .. } = frame else {
             self.hostile("the first frame was no hello".to_owned());
             outbox::refused(socket.get_ref(), Refusal::Malformed);
@@ -161,6 +169,49 @@ impl Talk {
         self.last_words(socket.get_ref());
         self.desk.died(client);
         Ok(())
+    }
+
+    /// Answers what the tenant has.
+    async fn look(
+        &self,
+        socket: &AsyncFd<Arc<OwnedFd>>,
+        version: Version,
+        token: Token,
+    ) -> io::Result<()> {
+        let slices = if CURRENT.accepts(version) {
+            self.desk.show(|state| state.slices(token, self.peer.uid))
+        } else {
+            Err(Refusal::Version)
+        };
+        let slices = match slices {
+            Ok(slices) => slices,
+            Err(why) => {
+                outbox::refused(socket.get_ref(), why);
+                return Ok(());
+            }
+        };
+        for (gpu, slice) in (0..).zip(slices) {
+            let Slice { uuid, limit_units: limit, held_units: held, members } = slice;
+            self.tell(socket, ToClient::Slice { gpu, uuid: uuid.0, limit, held }).await?;
+            for (pid, held) in members {
+                // One that the asker has no number for it can't see anyway.
+                if let Some(pid) = peer::pid_as_seen_by(self.peer.pid, pid) {
+                    self.tell(socket, ToClient::Member { gpu, pid, held }).await?;
+                }
+            }
+        }
+        self.tell(socket, ToClient::Seen).await
+    }
+
+    /// Sends a frame to somebody who reads at once, or not for long.
+    async fn tell(&self, socket: &AsyncFd<Arc<OwnedFd>>, frame: ToClient) -> io::Result<()> {
+        for _ in 0..TELL_ATTEMPTS {
+            match outbox::frame(socket.get_ref(), frame) {
+                Err(Errno::AGAIN) => sleep(Duration::from_millis(1)).await,
+                told => return told.map_err(Into::into),
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// Reads frames until the connection ends or lies.

@@ -103,6 +103,23 @@ fn command_of(pid: u32) -> String {
     if harmless.is_empty() { "?".to_owned() } else { harmless }
 }
 
+/// The number by which one process knows another: its own pid namespace's.
+pub(crate) fn pid_as_seen_by(viewer: u32, pid: u32) -> Option<u32> {
+    let numbers = |pid: u32| -> Option<Vec<u32>> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        line.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
+    };
+    let (viewers, others) = (numbers(viewer)?, numbers(pid)?);
+    let depth = viewers.len().checked_sub(1)?;
+    let seen = *others.get(depth)?;
+    if depth == 0 || viewer == pid || others.len() > viewers.len() {
+        return Some(seen);
+    }
+    let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    (namespace(viewer)? == namespace(pid)?).then_some(seen)
+}
+
 /// The process of this pid and when it started, if there is one.
 pub(crate) fn runner(pid: u32) -> Option<Runner> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -141,6 +158,13 @@ mod tests {
         assert_eq!(known.peer.uid, rustix::process::getuid().as_raw());
         assert!(!has_ended(&known.pidfd));
         drop(theirs);
+    }
+
+    #[test]
+    fn processes_of_one_namespace_know_each_other_by_the_same_numbers() {
+        let me = std::process::id();
+        assert_eq!(pid_as_seen_by(me, me), Some(me));
+        assert_eq!(pid_as_seen_by(me, u32::MAX), None);
     }
 
     #[test]

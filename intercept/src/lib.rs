@@ -5,7 +5,7 @@
 //! The files, in the order one wants to read them: `open` (stage one's question answered), `real`
 //! (the driver beneath), `rule` (whether this driver answers look-ups as the table says), `life`
 //! (what a fork leaves of us), `attach` (joining the broker), `process` (what we know once joined),
-//! `line` (the connection), `mail` (questions to the broker), `hooks` (the rows we answer), `gates`
+//! `line` (the connection), `mail` (questions to the broker), `look` (one without having joined), `hooks` (the rows we answer), `gates`
 //! (may this call go on now?), `thread` (what each thread has at hand for that), `contexts` and
 //! `capture` (where calls of ours are allowed), `metering` (what is in flight), `attendant` and `mark`
 //! (our thread's part: draining, idleness), `sys` and `wait` (every libc call), `say` (the one line we
@@ -24,6 +24,7 @@ mod gates;
 mod hooks;
 mod life;
 mod line;
+mod look;
 mod mail;
 mod mark;
 mod metering;

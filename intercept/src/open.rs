@@ -156,7 +156,9 @@ fn nvml_slots() -> Slots {
     match search::open_real("libnvidia-ml.so.1", c"nvmlInit_v2") {
         Some(handle) => {
             let (rows, absent) = real::resolve_nvml(handle);
-            Slots { rows, absent, real: handle, transparent: true }
+            let limited = identity().is_some();
+            let rows = if limited { hooks::nvml::replace(rows) } else { rows };
+            Slots { rows, absent, real: handle, transparent: !limited }
         }
         None => {
             let address = real::no_nvml as *const () as usize;

@@ -439,6 +439,8 @@ impl Process {
                 }
                 Answer::Overhead(units)
             }),
+            // Only a look has these.
+            ToClient::Slice { .. } | ToClient::Member { .. } | ToClient::Seen => {}
             ToClient::Taken { seq, .. } => self.mail.deliver(seq, |_| Answer::Taken),
             // Our thread's own business (`attendant`).
             ToClient::Drain { .. } => {}

@@ -158,6 +158,12 @@ impl Machine {
         text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect()
     }
 
+    /// What tells `halfwarp` which broker is meant.
+    #[must_use]
+    pub fn broker_arguments(&self) -> Option<&str> {
+        self.sim.as_deref()
+    }
+
     /// The process id of this machine's broker (not that of its NVML child), if one runs.
     #[must_use]
     pub fn broker_pid(&self) -> Option<u32> {

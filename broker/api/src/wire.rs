@@ -43,6 +43,9 @@ pub type Token = [u8; 16];
 pub enum ToBroker {
     /// First frame of a connection. `build` is the first half of the library's build id.
     Hello { version: Version, token: Token, build: u64 },
+    /// In place of a `Hello`: what does this tenant have? Answer: a `Slice` for each of its cards, a
+    /// `Member` for each process that holds any of it, `Seen`; then the connection ends.
+    Look { version: Version, token: Token },
     /// `wanted` more units are needed than the ledger word allows. Answer: `Grant` or `Deny`.
     Grow { seq: u32, gpu: u8, wanted: u32 },
     /// `units` of the allowance are given back; answers the `Recall` with this `seq`.
@@ -104,6 +107,12 @@ pub enum ToClient {
     Figures { seq: u32, gpu: u8, limit: u32, held: u32 },
     /// What was given back has been counted, and the page says what follows from it.
     Taken { seq: u32, gpu: u8 },
+    /// A card of the tenant: its limit and what all its processes hold, in units.
+    Slice { gpu: u8, uuid: [u8; 16], limit: u32, held: u32 },
+    /// A process of the tenant, by its pid as the asker knows it, and what it holds.
+    Member { gpu: u8, pid: u32, held: u32 },
+    /// That was all.
+    Seen,
     /// The context's measured cost in units; the client corrects its charge to it.
     Overhead { seq: u32, gpu: u8, units: u32 },
     /// The lease gate of this card was closed: say when the work that passed it has ended, at the
@@ -345,6 +354,9 @@ impl ToBroker {
             Self::Note { kind, gpu, a, b } => {
                 Fields { tag: 6, code: kind as u16, gpu, a, b, ..blank }
             }
+            Self::Look { version, token } => {
+                Fields { tag: 17, a: Fields::versions(version), id: token, ..blank }
+            }
             Self::GiveBack { seq, gpu, units } => {
                 Fields { tag: 16, seq, gpu, a: units.into(), ..blank }
             }
@@ -403,6 +415,13 @@ impl ToBroker {
                 Self::Drained { seq: f.seq, gpu: f.gpu, done, waiting }
             }
             16 => Self::GiveBack { seq: f.seq, gpu: f.gpu, units: Fields::units(f.a)? },
+            17 => {
+                let magic = f.a as u32;
+                if magic != MAGIC {
+                    return Err(Malformed::Magic(magic));
+                }
+                Self::Look { version: f.version(), token: f.id }
+            }
             9 => Self::Idle { gpu: f.gpu, lease: Fields::units(f.a)? },
             32 => Self::Reasons { gpu: f.gpu, reasons: Fields::units(f.a)? },
             33 => Self::ChunkGone { chunk: Fields::units(f.a)? },
@@ -456,6 +475,13 @@ impl ToClient {
             Self::Overhead { seq, gpu, units } => {
                 Fields { tag: 72, seq, gpu, a: units.into(), ..blank }
             }
+            Self::Slice { gpu, uuid, limit, held } => {
+                Fields { tag: 81, gpu, a: limit.into(), b: held.into(), id: uuid, ..blank }
+            }
+            Self::Member { gpu, pid, held } => {
+                Fields { tag: 82, gpu, a: pid.into(), b: held.into(), ..blank }
+            }
+            Self::Seen => Fields { tag: 83, ..blank },
             Self::Taken { seq, gpu } => Fields { tag: 80, seq, gpu, ..blank },
             Self::Drain { seq, gpu, within_ns } => {
                 Fields { tag: 73, seq, gpu, a: within_ns, ..blank }
@@ -520,6 +546,14 @@ impl ToClient {
             }
             72 => Self::Overhead { seq, gpu, units: Fields::units(f.a)? },
             80 => Self::Taken { seq, gpu },
+            81 => Self::Slice {
+                gpu,
+                uuid: f.id,
+                limit: Fields::units(f.a)?,
+                held: Fields::units(f.b)?,
+            },
+            82 => Self::Member { gpu, pid: Fields::units(f.a)?, held: Fields::units(f.b)? },
+            83 => Self::Seen,
             73 => Self::Drain { seq, gpu, within_ns: f.a },
             96 => Self::Chunk { gpu, chunk: Fields::units(f.a)?, bytes: f.b },
             97 => Self::DropChunk { chunk: Fields::units(f.a)? },
@@ -544,6 +578,7 @@ mod tests {
             ToBroker::Ask { seq: 3, gpu: 1 },
             ToBroker::ContextMade { seq: 4, gpu: 2, charged: 9 },
             ToBroker::Note { kind: NoteKind::OutOfMemory, gpu: 3, a: u64::MAX, b: 1 },
+            ToBroker::Look { version: CURRENT, token: [8; 16] },
             ToBroker::GiveBack { seq: 4, gpu: 2, units: u32::MAX },
             ToBroker::Want { gpu: 4, lease: u32::MAX },
             ToBroker::Drained { seq: 5, gpu: 5, done: true, waiting: 7 },
@@ -579,6 +614,9 @@ mod tests {
             ToClient::Recall { seq: 7, gpu: 2 },
             ToClient::Figures { seq: 8, gpu: 3, limit: 10, held: 11 },
             ToClient::Overhead { seq: 9, gpu: 4, units: 12 },
+            ToClient::Slice { gpu: 1, uuid: [3; 16], limit: u32::MAX, held: 4 },
+            ToClient::Member { gpu: 15, pid: u32::MAX, held: 1 },
+            ToClient::Seen,
             ToClient::Taken { seq: 9, gpu: 4 },
             ToClient::Drain { seq: 10, gpu: 5, within_ns: u64::MAX },
             ToClient::Chunk { gpu: 6, chunk: 11, bytes: 1 << 30 },

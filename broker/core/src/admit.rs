@@ -89,6 +89,13 @@ impl Rejection {
 }
 
 impl State {
+    /// Whether a card that was asked for would have to be less full. [`crate::Event::CallBack`] may
+    /// make it so.
+    #[must_use]
+    pub fn lacks_room_for(&self, ask: &NewTenant) -> bool {
+        self.entitle(ask).is_err_and(|rejection| rejection.reason == Reason::CardFull)
+    }
+
     pub(crate) fn admit(
         &mut self,
         ask: &NewTenant,

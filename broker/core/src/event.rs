@@ -79,6 +79,8 @@ pub enum Event {
         runner: Option<Runner>,
         at_s: u64,
     },
+    /// What tenants were allowed above their requests and do not use is to come back.
+    CallBack,
     /// A tenant is to go. Answer: [`Action::Ended`] or [`Action::Rejected`].
     End {
         tenant: u64,

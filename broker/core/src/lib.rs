@@ -16,6 +16,7 @@ mod event;
 mod exhausted;
 mod join;
 mod ledger;
+mod look;
 mod recall;
 mod reclaim;
 mod resize;
@@ -38,6 +39,7 @@ pub use event::{
     Action, Admitted, CardSample, ClientId, Event, Happening, Kind, PageRef, PageWord, Peer,
     Runner, Sample, WelcomeGpu, Word,
 };
+pub use look::Slice;
 pub use saved::{Saved, SavedGpu, SavedTenant};
 pub use state::{Config, Counters, State};
 

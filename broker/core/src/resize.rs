@@ -79,6 +79,23 @@ impl State {
         }
     }
 
+    /// What tenants were allowed above their requests and do not use is called back, so that a request
+    /// finds all the room there is.
+    pub(crate) fn call_loans_back(&mut self, now: Nanos, actions: &mut Vec<Action>) {
+        let lent = |tenant: &Tenant| -> Vec<PageRef> {
+            let slots = tenant.gpus.iter().enumerate();
+            let lent = slots.filter(|(_, gpu)| gpu.allowed_units > gpu.request_units.into());
+            let pages = lent.flat_map(|(slot, _)| {
+                tenant.processes.iter().map(move |c| PageRef { client: *c, slot: slot as u8 })
+            });
+            pages.collect()
+        };
+        let pages: Vec<_> = self.tenants.values().flat_map(lent).collect();
+        for at in pages {
+            self.call_back(now, at, actions);
+        }
+    }
+
     /// Asks a process for what it was allowed and does not use, unless it is asked already.
     pub(crate) fn call_back(&mut self, now: Nanos, at: PageRef, actions: &mut Vec<Action>) {
         let asked = |gpu: &crate::tenant::ProcessGpu| {

@@ -108,6 +108,7 @@ impl State {
             Event::Admit { ask, token, uid, runner, at_s } => {
                 self.admit(&ask, token, uid, runner, at_s, actions);
             }
+            Event::CallBack => self.call_loans_back(now, actions),
             Event::End { tenant } => self.end(now, tenant, actions),
             Event::Change(change) => self.change(now, &change, actions),
             Event::RunnerGone { tenant } => self.runner_gone(now, tenant, actions),
@@ -130,7 +131,7 @@ impl State {
     fn frame(&mut self, now: Nanos, client: ClientId, frame: ToBroker, actions: &mut Vec<Action>) {
         let Some(process) = self.processes.get(&client) else { return };
         match frame {
-            ToBroker::Hello { .. } => {
+            ToBroker::Hello { .. } | ToBroker::Look { .. } => {
                 let pid = process.peer.pid;
                 self.hostile(client, pid, "a second hello".to_owned(), actions);
                 actions.push(Action::Close { client });

@@ -114,7 +114,7 @@ async fn a_tenant_and_a_card_are_changed_all_or_nothing() {
     for (path, body, status, reason) in [
         ("/api/v1/tenants/1", r#"{"compute":"51%","priority":7}"#, 409, "shares-full"),
         ("/api/v1/tenants/1", r#"{"compute":"10%","priority":0}"#, 422, "priority"),
-        ("/api/v1/tenants/1", r#"{"compute":"10%","memory":["2GiB"]}"#, 422, "not-yet"),
+        ("/api/v1/tenants/1", r#"{"compute":"10%","memory":["16GiB"]}"#, 409, "card-full"),
     ] {
         let (got, answer) = change(path, body).await;
         assert_eq!((got, read::<Problem>(&answer).reason.as_str()), (status, reason), "{answer}");

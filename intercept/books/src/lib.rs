@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use contexts::{Context, Overhead};
 use physical::Physical;
 use shim_cuda_headers::{
-    CUarray, CUcontext, CUdevice, CUdeviceptr, CUdeviceptr_v1, CUmemGenericAllocationHandle,
-    CUmipmappedArray,
+    CUarray, CUcontext, CUdevice, CUdeviceptr, CUdeviceptr_v1, CUlibrary,
+    CUmemGenericAllocationHandle, CUmipmappedArray, CUmodule,
 };
 use spread::Map;
 
@@ -36,6 +36,8 @@ pub enum Place {
     Address(CUdeviceptr),
     Array(CUarray),
     Mipmapped(CUmipmappedArray),
+    Module(CUmodule),
+    Library(CUlibrary),
 }
 
 impl From<CUdeviceptr> for Place {
@@ -59,6 +61,18 @@ impl From<CUarray> for Place {
 impl From<CUmipmappedArray> for Place {
     fn from(array: CUmipmappedArray) -> Self {
         Self::Mipmapped(array)
+    }
+}
+
+impl From<CUmodule> for Place {
+    fn from(module: CUmodule) -> Self {
+        Self::Module(module)
+    }
+}
+
+impl From<CUlibrary> for Place {
+    fn from(library: CUlibrary) -> Self {
+        Self::Library(library)
     }
 }
 

@@ -13,6 +13,7 @@ mod atomic;
 pub mod bans;
 pub mod durations;
 pub mod flight;
+pub mod image;
 pub mod ledger;
 pub mod pass;
 pub mod stage;

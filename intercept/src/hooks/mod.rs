@@ -14,6 +14,8 @@ mod current;
 mod info;
 mod linear;
 mod lookup;
+mod module;
+pub(crate) mod nvml;
 mod pool;
 mod start;
 mod sync;
@@ -89,6 +91,9 @@ macro_rules! by_memory {
     };
     (Array $symbol:ident) => {
         array::$symbol
+    };
+    (Module $symbol:ident) => {
+        module::$symbol
     };
     (Pool $symbol:ident) => {
         pool::$symbol
