@@ -100,9 +100,10 @@ impl Engine {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether memory was unmapped under the kernel with this number.
+    /// Whether the kernel with this number will not end well: memory was unmapped under it, or the
+    /// context has failed.
     pub(crate) fn is_doomed(&self, number: u64) -> bool {
-        number <= self.doomed.load(Ordering::Relaxed)
+        number <= self.doomed.load(Ordering::Relaxed) || self.check().is_err()
     }
 
     /// Memory is unmapped: every kernel that is queued or runs may have meant it, and faults.
@@ -211,7 +212,7 @@ impl Engine {
         while !inside.queue.ending {
             // Conditions look at memory, which must not go away meanwhile.
             observer.enter();
-            let taken = inside.queue.take(self.costs.capacity());
+            let taken = inside.queue.take(self.costs.capacity(), self.check().is_err());
             observer.leave();
             inside = match taken {
                 Taken::Ready(ready) => self.serve(inside, &ready, &observer),
@@ -308,6 +309,8 @@ impl Engine {
         if !self.is_stopping() {
             log(format_args!("a command failed with {}: {work:?}", code.name().unwrap_or("?")));
             let _ = self.sticky.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Relaxed);
+            // Others may wait for what will not come.
+            self.work.notify_all();
         }
     }
 }
