@@ -106,14 +106,14 @@ fn runs() -> Vec<Run> {
             vec![("25%", jitter(), 25.0), ("75%", jitter(), 75.0)],
         ),
         run(
-            "25/75, the first with kernels of 500 ms, fair",
+            "75/25, the second with kernels of 500 ms, fair",
             Mode::Fair,
-            vec![("25%", busy(500 * MS), 25.0), ("75%", busy(MS), 75.0)],
+            vec![("75%", busy(MS), 75.0), ("25%", busy(500 * MS), 25.0)],
         ),
         run(
-            "25/75, the first with kernels of 500 ms, strict",
+            "75/25, the second with kernels of 500 ms, strict",
             Mode::Strict,
-            vec![("25%", busy(500 * MS), 25.0), ("75%", busy(MS), 75.0)],
+            vec![("75%", busy(MS), 75.0), ("25%", busy(500 * MS), 25.0)],
         ),
     ]
 }
