@@ -9,6 +9,7 @@ mod logic;
 mod lower;
 mod memory;
 mod modifiers;
+mod names;
 mod operand;
 mod outline;
 mod warp;
