@@ -96,11 +96,8 @@ impl<'a> Busy<'a> {
     }
 
     fn pids(&self) -> Vec<Vec<u32>> {
-        let tenants = if self.names.iter().any(Option::is_some) {
-            self.machine.tenants()
-        } else {
-            Vec::new()
-        };
+        let served = self.machine.broker_dir().join("api.sock").exists();
+        let tenants = if served { self.machine.tenants() } else { Vec::new() };
         let of = |(name, running): (&Option<String>, &Running)| match name {
             None => vec![running.pid()],
             Some(name) => {
