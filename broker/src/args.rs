@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     /// What may happen to a tenant that holds more than its request when the rest is needed: `keep`, or
     /// `end` to let it have all that is free and end it if it must be.
     pub(crate) on_reclaim: OnReclaim,
+    /// End a tenant's processes that use a GPU without the library; they are reported in any case.
+    pub(crate) end_strays: bool,
 }
 
 impl Default for Settings {
@@ -65,6 +67,7 @@ impl Default for Settings {
             nvml_library: "libnvidia-ml.so.1".into(),
             nvml_timeout_ms: 2_000,
             on_reclaim: OnReclaim::Keep,
+            end_strays: false,
         }
     }
 }

@@ -19,7 +19,7 @@ use rustix::{
 };
 use tokio::{sync::Notify, task::AbortHandle};
 
-use crate::{clock, outbox, shm::Pages, store::Store};
+use crate::{clock, outbox, shm::Pages, store::Store, strays};
 
 /// Events that are kept for those who ask.
 const EVENTS: usize = 4096;
@@ -175,6 +175,11 @@ impl Desk {
         view(&self.inner().state)
     }
 
+    /// What is known, as it is.
+    pub(crate) fn with<T>(&self, view: impl FnOnce(&State) -> T) -> T {
+        view(&self.inner().state)
+    }
+
     pub(crate) fn next_deadline(&self) -> halfwarp_broker_core::Nanos {
         self.inner().state.next_deadline()
     }
@@ -255,6 +260,7 @@ impl Inner {
                             pages.set_exhausted(at.slot, units);
                         }
                     }
+                    Action::EndStray { process } => strays::end(process),
                     Action::Signal { client, kill } => self.signal(client, kill),
                     Action::ReadPages { number, pages } => {
                         let words = self.read(&pages);

@@ -24,6 +24,7 @@ mod run_dir;
 mod serve;
 mod shm;
 mod store;
+mod strays;
 #[cfg(test)]
 mod tests;
 

@@ -94,7 +94,7 @@ pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
 }
 
 /// A process's name, for people: what it says of itself, made harmless.
-fn command_of(pid: u32) -> String {
+pub(crate) fn command_of(pid: u32) -> String {
     let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let text = String::from_utf8_lossy(&comm);
     let harmless = text.trim_end_matches('\n').chars();

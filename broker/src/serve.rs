@@ -31,6 +31,7 @@ use crate::{
     run_dir::RunDir,
     shm,
     store::Store,
+    strays,
 };
 
 /// Ends within this are saved together.
@@ -114,8 +115,8 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
 
 fn config(args: &Args, settings: &Settings) -> Config {
     let processes_max = settings.processes_max;
-    let on_reclaim = settings.on_reclaim;
-    Config { private: args.private, processes_max, on_reclaim, ..Config::default() }
+    let (on_reclaim, end_strays) = (settings.on_reclaim, settings.end_strays);
+    Config { private: args.private, processes_max, on_reclaim, end_strays, ..Config::default() }
 }
 
 fn node(dir: &RunDir, private: bool, driver: Option<String>) -> Node {
@@ -183,7 +184,8 @@ pub(crate) async fn look_at_cards(about: Arc<About>, mut source: impl Source) {
         let asked_at = clock::now();
         if let Some(cards) = source.sample().await {
             about.data_at.store(clock::now(), Ordering::Relaxed);
-            desk.step(Event::Sample(Sample { asked_at, cards }));
+            let strays = desk.with(|state| strays::find(state, &cards));
+            desk.step(Event::Sample(Sample { asked_at, cards, strays }));
         } else {
             // Whoever waits for this look asks again; not in a tight loop.
             sleep(Duration::from_millis(100)).await;

@@ -64,6 +64,8 @@ pub(crate) struct Process {
     books: Mutex<Books>,
     /// Whether there has been a stream-ordered pool.
     pools: AtomicBool,
+    /// Whether there has been a graph with memory nodes.
+    graph_memory: AtomicBool,
     /// Something has come of a charge for a context.
     overhead_decided: Condvar,
 }
@@ -119,6 +121,7 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
         gates: Gates::new(bell),
         books: Mutex::new(Books::default()),
         pools: AtomicBool::new(false),
+        graph_memory: AtomicBool::new(false),
         overhead_decided: Condvar::new(),
     });
     // Kept for ever: our thread and all others refer to it.
@@ -205,6 +208,16 @@ impl Process {
     /// A stream-ordered pool is in the books.
     pub(crate) fn note_pool(&self) {
         self.pools.store(true, Ordering::Release);
+    }
+
+    /// A graph with memory nodes is in the books.
+    pub(crate) fn note_graph_memory(&self) {
+        self.graph_memory.store(true, Ordering::Release);
+    }
+
+    /// Whether graphs with memory nodes are in the books.
+    pub(crate) fn has_graph_memory(&self) -> bool {
+        self.graph_memory.load(Ordering::Acquire)
     }
 
     /// Whether pools are in the books, so that their reserves are worth a look.

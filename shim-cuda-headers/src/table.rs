@@ -91,7 +91,7 @@ macro_rules! driver_table {
             cuCtxSynchronize "cuCtxSynchronize" 2000 Any Nothing Open Unsafe Nothing AfterInit Hook ();
             cuCtxSynchronize_v2 "cuCtxSynchronize" 13000 Any Nothing Open Unsafe Nothing AfterInit Hook (a: CUcontext);
             cuCtxWaitEvent "cuCtxWaitEvent" 12050 Any Nothing Open Unsafe Nothing AfterInit Forward (a: CUcontext, b: CUevent);
-            cuDestroyExternalMemory "cuDestroyExternalMemory" 10000 Any External Open Free FreesExternal AfterInit Forward (a: CUexternalMemory);
+            cuDestroyExternalMemory "cuDestroyExternalMemory" 10000 Any External Open Free FreesExternal AfterInit Hook (a: CUexternalMemory);
             cuDestroyExternalSemaphore "cuDestroyExternalSemaphore" 10000 Any Nothing Open Free Nothing AfterInit Forward (a: CUexternalSemaphore);
             cuDeviceCanAccessPeer "cuDeviceCanAccessPeer" 4000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut c_int, b: CUdevice, c: CUdevice);
             cuDeviceComputeCapability "cuDeviceComputeCapability" 2000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut c_int, b: *mut c_int, c: CUdevice);
@@ -118,7 +118,7 @@ macro_rules! driver_table {
             cuDeviceGetTexture1DLinearMaxWidth "cuDeviceGetTexture1DLinearMaxWidth" 11010 Any Nothing Open Free Nothing AfterInit Forward (a: *mut usize, b: CUarray_format, c: c_uint, d: CUdevice);
             cuDeviceGetUuid "cuDeviceGetUuid" 9020 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUuuid, b: CUdevice);
             cuDeviceGetUuid_v2 "cuDeviceGetUuid" 11040 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUuuid, b: CUdevice);
-            cuDeviceGraphMemTrim "cuDeviceGraphMemTrim" 11040 Any GraphMemory Residency Free Nothing AfterInit Forward (a: CUdevice);
+            cuDeviceGraphMemTrim "cuDeviceGraphMemTrim" 11040 Any GraphMemory Residency Free Nothing AfterInit Hook (a: CUdevice);
             cuDevicePrimaryCtxGetState "cuDevicePrimaryCtxGetState" 7000 Any Nothing Open Free Nothing AfterInit Forward (a: CUdevice, b: *mut c_uint, c: *mut c_int);
             cuDevicePrimaryCtxRelease "cuDevicePrimaryCtxRelease" 7000 Any Context Open Free FreesContext AfterInit Hook (a: CUdevice);
             cuDevicePrimaryCtxRelease_v2 "cuDevicePrimaryCtxRelease" 11000 Any Context Open Free FreesContext AfterInit Hook (a: CUdevice);
@@ -230,7 +230,7 @@ macro_rules! driver_table {
             cuGraphEventWaitNodeSetEvent "cuGraphEventWaitNodeSetEvent" 11010 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: CUevent);
             cuGraphExecBatchMemOpNodeSetParams "cuGraphExecBatchMemOpNodeSetParams" 11070 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphExec, b: CUgraphNode, c: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
             cuGraphExecChildGraphNodeSetParams "cuGraphExecChildGraphNodeSetParams" 11010 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphExec, b: CUgraphNode, c: CUgraph);
-            cuGraphExecDestroy "cuGraphExecDestroy" 10000 Any GraphMemory Open Free FreesGraphExec AfterInit Forward (a: CUgraphExec);
+            cuGraphExecDestroy "cuGraphExecDestroy" 10000 Any GraphMemory Open Free FreesGraphExec AfterInit Hook (a: CUgraphExec);
             cuGraphExecEventRecordNodeSetEvent "cuGraphExecEventRecordNodeSetEvent" 11010 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphExec, b: CUgraphNode, c: CUevent);
             cuGraphExecEventWaitNodeSetEvent "cuGraphExecEventWaitNodeSetEvent" 11010 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphExec, b: CUgraphNode, c: CUevent);
             cuGraphExecExternalSemaphoresSignalNodeSetParams "cuGraphExecExternalSemaphoresSignalNodeSetParams" 11020 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphExec, b: CUgraphNode, c: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v1);
@@ -273,11 +273,11 @@ macro_rules! driver_table {
             cuGraphicsUnregisterResource "cuGraphicsUnregisterResource" 3000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphicsResource);
             cuGraphicsVDPAURegisterOutputSurface "cuGraphicsVDPAURegisterOutputSurface" 3010 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUgraphicsResource, b: u32, c: c_uint);
             cuGraphicsVDPAURegisterVideoSurface "cuGraphicsVDPAURegisterVideoSurface" 3010 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUgraphicsResource, b: u32, c: c_uint);
-            cuGraphInstantiate "cuGraphInstantiate" 10000 Any GraphMemory Open Free MakesGraphExec AfterInit Forward (a: *mut CUgraphExec, b: CUgraph, c: *mut CUgraphNode, d: *mut c_char, e: usize);
-            cuGraphInstantiate_v2 "cuGraphInstantiate" 11000 Any GraphMemory Open Free MakesGraphExec AfterInit Forward (a: *mut CUgraphExec, b: CUgraph, c: *mut CUgraphNode, d: *mut c_char, e: usize);
-            cuGraphInstantiateWithFlags "cuGraphInstantiateWithFlags" 11040 Any GraphMemory Open Free MakesGraphExec AfterInit Forward (a: *mut CUgraphExec, b: CUgraph, c: c_ulonglong);
-            cuGraphInstantiateWithParams "cuGraphInstantiateWithParams" 12000 Legacy GraphMemory Open Free MakesGraphExec AfterInit Forward (a: *mut CUgraphExec, b: CUgraph, c: *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
-            cuGraphInstantiateWithParams_ptsz "cuGraphInstantiateWithParams" 12000 PerThread GraphMemory Open Free MakesGraphExec AfterInit Forward (a: *mut CUgraphExec, b: CUgraph, c: *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
+            cuGraphInstantiate "cuGraphInstantiate" 10000 Any GraphMemory Open Free MakesGraphExec AfterInit Hook (a: *mut CUgraphExec, b: CUgraph, c: *mut CUgraphNode, d: *mut c_char, e: usize);
+            cuGraphInstantiate_v2 "cuGraphInstantiate" 11000 Any GraphMemory Open Free MakesGraphExec AfterInit Hook (a: *mut CUgraphExec, b: CUgraph, c: *mut CUgraphNode, d: *mut c_char, e: usize);
+            cuGraphInstantiateWithFlags "cuGraphInstantiateWithFlags" 11040 Any GraphMemory Open Free MakesGraphExec AfterInit Hook (a: *mut CUgraphExec, b: CUgraph, c: c_ulonglong);
+            cuGraphInstantiateWithParams "cuGraphInstantiateWithParams" 12000 Legacy GraphMemory Open Free MakesGraphExec AfterInit Hook (a: *mut CUgraphExec, b: CUgraph, c: *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
+            cuGraphInstantiateWithParams_ptsz "cuGraphInstantiateWithParams" 12000 PerThread GraphMemory Open Free MakesGraphExec AfterInit Hook (a: *mut CUgraphExec, b: CUgraph, c: *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
             cuGraphKernelNodeCopyAttributes "cuGraphKernelNodeCopyAttributes" 11000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: CUgraphNode);
             cuGraphKernelNodeGetAttribute "cuGraphKernelNodeGetAttribute" 11000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: CUkernelNodeAttrID, c: *mut CUkernelNodeAttrValue_v1);
             cuGraphKernelNodeGetParams "cuGraphKernelNodeGetParams" 10000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: *mut CUDA_KERNEL_NODE_PARAMS_v1);
@@ -285,8 +285,8 @@ macro_rules! driver_table {
             cuGraphKernelNodeSetAttribute "cuGraphKernelNodeSetAttribute" 11000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: CUkernelNodeAttrID, c: *const CUkernelNodeAttrValue_v1);
             cuGraphKernelNodeSetParams "cuGraphKernelNodeSetParams" 10000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: *const CUDA_KERNEL_NODE_PARAMS_v1);
             cuGraphKernelNodeSetParams_v2 "cuGraphKernelNodeSetParams" 12000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: *const CUDA_KERNEL_NODE_PARAMS_v2);
-            cuGraphLaunch "cuGraphLaunch" 10000 Legacy GraphMemory Lease Node Nothing AfterInit Forward (a: CUgraphExec, b: CUstream);
-            cuGraphLaunch_ptsz "cuGraphLaunch" 10000 PerThread GraphMemory Lease Node Nothing AfterInit Forward (a: CUgraphExec, b: CUstream);
+            cuGraphLaunch "cuGraphLaunch" 10000 Legacy GraphMemory Lease Node Nothing AfterInit Hook (a: CUgraphExec, b: CUstream);
+            cuGraphLaunch_ptsz "cuGraphLaunch" 10000 PerThread GraphMemory Lease Node Nothing AfterInit Hook (a: CUgraphExec, b: CUstream);
             cuGraphMemAllocNodeGetParams "cuGraphMemAllocNodeGetParams" 11040 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
             cuGraphMemcpyNodeGetParams "cuGraphMemcpyNodeGetParams" 10000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: *mut CUDA_MEMCPY3D_v2);
             cuGraphMemcpyNodeSetParams "cuGraphMemcpyNodeSetParams" 10000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraphNode, b: *const CUDA_MEMCPY3D_v2);
@@ -311,8 +311,8 @@ macro_rules! driver_table {
             cuGraphRemoveDependencies "cuGraphRemoveDependencies" 10000 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraph, b: *const CUgraphNode, c: *const CUgraphNode, d: usize);
             cuGraphRemoveDependencies_v2 "cuGraphRemoveDependencies" 12030 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraph, b: *const CUgraphNode, c: *const CUgraphNode, d: *const CUgraphEdgeData, e: usize);
             cuGraphRetainUserObject "cuGraphRetainUserObject" 11030 Any Nothing Open Free Nothing AfterInit Forward (a: CUgraph, b: CUuserObject, c: c_uint, d: c_uint);
-            cuGraphUpload "cuGraphUpload" 11010 Legacy GraphMemory Residency Node Nothing AfterInit Forward (a: CUgraphExec, b: CUstream);
-            cuGraphUpload_ptsz "cuGraphUpload" 11010 PerThread GraphMemory Residency Node Nothing AfterInit Forward (a: CUgraphExec, b: CUstream);
+            cuGraphUpload "cuGraphUpload" 11010 Legacy GraphMemory Residency Node Nothing AfterInit Hook (a: CUgraphExec, b: CUstream);
+            cuGraphUpload_ptsz "cuGraphUpload" 11010 PerThread GraphMemory Residency Node Nothing AfterInit Hook (a: CUgraphExec, b: CUstream);
             cuGreenCtxCreate "cuGreenCtxCreate" 12040 Any Context Open Free MakesContext AfterInit Forward (a: *mut CUgreenCtx, b: CUdevResourceDesc, c: CUdevice, d: c_uint);
             cuGreenCtxDestroy "cuGreenCtxDestroy" 12040 Any Context Open Free FreesContext AfterInit Forward (a: CUgreenCtx);
             cuGreenCtxGetDevResource "cuGreenCtxGetDevResource" 12040 Any Nothing Open Free Nothing AfterInit Forward (a: CUgreenCtx, b: *mut CUdevResource, c: CUdevResourceType);
@@ -320,7 +320,7 @@ macro_rules! driver_table {
             cuGreenCtxRecordEvent "cuGreenCtxRecordEvent" 12040 Any Nothing Open Free Nothing AfterInit Forward (a: CUgreenCtx, b: CUevent);
             cuGreenCtxStreamCreate "cuGreenCtxStreamCreate" 12050 Any Nothing Open Free MakesStream AfterInit Forward (a: *mut CUstream, b: CUgreenCtx, c: c_uint, d: c_int);
             cuGreenCtxWaitEvent "cuGreenCtxWaitEvent" 12040 Any Nothing Open Free Nothing AfterInit Forward (a: CUgreenCtx, b: CUevent);
-            cuImportExternalMemory "cuImportExternalMemory" 10000 Any External Residency Free MakesExternal AfterInit Forward (a: *mut CUexternalMemory, b: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1);
+            cuImportExternalMemory "cuImportExternalMemory" 10000 Any External Residency Free MakesExternal AfterInit Hook (a: *mut CUexternalMemory, b: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1);
             cuImportExternalSemaphore "cuImportExternalSemaphore" 10000 Any Nothing Open Free Nothing AfterInit Forward (a: *mut CUexternalSemaphore, b: *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_v1);
             cuInit "cuInit" 2000 Any Nothing Open Free Nothing Early Hook (a: c_uint);
             cuIpcCloseMemHandle "cuIpcCloseMemHandle" 4010 Any Ipc Open Free FreesMemory AfterInit Forward (a: CUdeviceptr);

@@ -24,22 +24,32 @@ fn an_exported_handle_counts_while_its_descriptor_lives() {
     is_refused("640MiB", "export");
 }
 
-#[test]
-fn a_pool_counts_with_what_it_has_from_the_card() {
+/// Runs a guest that shows what it holds after each part: the card has to show the same.
+fn follow(limit: &str, name: &str, parts: &[&str]) {
     let machine = Machine::new();
-    let tenancy = machine.tenant(&["--memory", "1GiB", "--name", "pools"]);
-    let mut pools = tenancy.program([guest("pools")]).start();
-    for part in ["chunk", "empty", "kept", "pieces", "destroyed"] {
+    let tenancy = machine.tenant(&["--memory", limit, "--name", name]);
+    let mut program = tenancy.program([guest(name)]).start();
+    for part in parts {
         let beginning = format!("PART {part} ");
-        let held = pools.line(&beginning, DEADLINE);
+        let held = program.line(&beginning, DEADLINE);
         let held: u64 = held.trim_start_matches(&beginning).parse().expect("a number of bytes");
         until(DEADLINE, "the card shows what the program was told", || {
             let gpu = machine.gpus().remove(0);
             let used = gpu.memory_used_bytes.map(|bytes| bytes.0);
             (used == Some(held) && gpu.memory_held_bytes.0 == held).then_some(())
         });
-        pools.say("on");
+        program.say("on");
     }
-    let ended = pools.end(DEADLINE);
+    let ended = program.end(DEADLINE);
     assert!(ended.status.success(), "{}", ended.all());
+}
+
+#[test]
+fn a_pool_counts_with_what_it_has_from_the_card() {
+    follow("1GiB", "pools", &["chunk", "empty", "kept", "pieces", "destroyed"]);
+}
+
+#[test]
+fn mem_05_memory_nodes_of_graphs_count_while_they_are_backed() {
+    follow("4GiB", "graphs", &["backed", "trimmed", "both", "one"]);
 }

@@ -47,6 +47,14 @@ const LONG: &[Long] = &[
         rounds: 125_000,
         slices: 10,
     },
+    // 200 orders in a round: a million.
+    Long {
+        name: "mixture",
+        file: "mixture",
+        test: "mem_15_what_any_order_leads_to_is_what_the_model_says",
+        rounds: 5_000,
+        slices: 20,
+    },
     Long {
         name: "soak",
         package: TESTS,

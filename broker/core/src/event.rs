@@ -66,6 +66,15 @@ pub struct Sample {
     /// When NVML was asked: all that it shows is at least as young.
     pub asked_at: Nanos,
     pub cards: BTreeMap<Uuid, CardSample>,
+    /// Processes on a card that nobody knows and that come from a tenant.
+    pub strays: Vec<Stray>,
+}
+
+/// A process that belongs to a tenant, as the daemon found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stray {
+    pub process: Runner,
+    pub tenant: u64,
 }
 
 /// Something that happened to the broker.
@@ -202,6 +211,10 @@ pub enum Action {
         client: ClientId,
         kill: bool,
     },
+    /// Kill this process.
+    EndStray {
+        process: Runner,
+    },
     /// Read these words now. Answer: [`Event::Pages`] before any other event.
     ReadPages {
         number: u64,
@@ -258,6 +271,8 @@ kinds! {
     Interlocked "interlocked",
     Stalled "stalled",
     OutOfMemory "out-of-memory",
+    Uncounted "uncounted",
+    NeverJoined "never-joined",
     Reclaimed "reclaimed",
     GuaranteeBroken "guarantee-broken",
     ContextMeasured "context-measured",

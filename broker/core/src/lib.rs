@@ -27,6 +27,7 @@ mod settle;
 mod state;
 mod tenant;
 mod view;
+mod watch;
 
 pub use admit::{Reason, Rejection};
 pub use card::{CardFacts, Uuid, UuidError};
@@ -37,7 +38,7 @@ pub use compute::{
 };
 pub use event::{
     Action, Admitted, CardSample, ClientId, Event, Happening, Kind, PageRef, PageWord, Peer,
-    Runner, Sample, WelcomeGpu, Word,
+    Runner, Sample, Stray, WelcomeGpu, Word,
 };
 pub use look::Slice;
 pub use saved::{Saved, SavedGpu, SavedTenant};

@@ -54,6 +54,7 @@ impl State {
             card.sample = Some(seen.clone());
         }
         self.contexts_sampled(&sample, actions);
+        self.watched(&sample, actions);
         self.free_detached(&sample);
         if self.home_until.is_none() && self.tenants.values().any(|t| !t.absent.is_empty()) {
             self.forget_absent();

@@ -13,6 +13,7 @@ use crate::{
     event::{Action, ClientId, Event, Happening, Kind, PageRef},
     recall::Why,
     tenant::{Process, Stage, Tenant},
+    watch::Watch,
 };
 
 /// What the operator decides.
@@ -26,6 +27,8 @@ pub struct Config {
     pub joins_of_a_pid_max: usize,
     /// What may happen to tenants that hold another's guaranteed memory, where they do not say.
     pub on_reclaim: OnReclaim,
+    /// End a tenant's processes that use a GPU without the library.
+    pub end_strays: bool,
 }
 
 impl Default for Config {
@@ -35,6 +38,7 @@ impl Default for Config {
             processes_max: 4096,
             joins_of_a_pid_max: 64,
             on_reclaim: OnReclaim::Keep,
+            end_strays: false,
         }
     }
 }
@@ -71,6 +75,7 @@ pub struct State {
     pub(crate) home_until: Option<Nanos>,
     /// Since when there is no tenant, if there has been one.
     pub(crate) empty_since: Option<Nanos>,
+    pub(crate) watch: Watch,
     had_tenant: bool,
     stopped: bool,
     pub(crate) compute: Compute,
@@ -94,6 +99,7 @@ impl State {
             next_sample: now,
             home_until: None,
             empty_since: Some(now),
+            watch: Watch::default(),
             had_tenant: false,
             stopped: false,
             compute: Compute::default(),

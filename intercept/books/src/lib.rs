@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod contexts;
+mod graphs;
 mod physical;
 mod pools;
 mod spread;
@@ -17,14 +18,15 @@ use std::collections::BTreeMap;
 use contexts::{Context, Overhead};
 use physical::Physical;
 use shim_cuda_headers::{
-    CUarray, CUcontext, CUdevice, CUdeviceptr, CUdeviceptr_v1, CUlibrary,
+    CUarray, CUcontext, CUdevice, CUdeviceptr, CUdeviceptr_v1, CUexternalMemory, CUlibrary,
     CUmemGenericAllocationHandle, CUmipmappedArray, CUmodule,
 };
 use spread::Map;
 
 pub use contexts::{Anew, Begin};
+pub use graphs::{GraphMemory, Graphs};
 pub use physical::Mapping;
-pub use pools::{Known, Look, PoolId, Pools, Settled};
+pub use pools::{Known, Look, PoolId, Pools, Settled, Source};
 
 /// A tenant's card slot: below the sixteen that a page has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,6 +40,7 @@ pub enum Place {
     Mipmapped(CUmipmappedArray),
     Module(CUmodule),
     Library(CUlibrary),
+    External(CUexternalMemory),
 }
 
 impl From<CUdeviceptr> for Place {
@@ -76,6 +79,12 @@ impl From<CUlibrary> for Place {
     }
 }
 
+impl From<CUexternalMemory> for Place {
+    fn from(memory: CUexternalMemory) -> Self {
+        Self::External(memory)
+    }
+}
+
 /// An allocation that is freed by the name it has, once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allocation {
@@ -107,6 +116,7 @@ pub type Mark = u64;
 #[derive(Debug, Default)]
 pub struct Books {
     pub pools: Pools,
+    pub graphs: Graphs,
     allocations: Map<Place, Entry>,
     physical: Map<u64, Physical>,
     next_physical: u64,

@@ -12,16 +12,24 @@
 //! What others have begun and not ended stays charged on top, so the charge never falls below the
 //! reserve. Plain data, as all of the books; whoever looks at a pool does so without a lock.
 
-use shim_cuda_headers::CUmemoryPool;
+use shim_cuda_headers::{CUdevice, CUmemoryPool};
 
 use crate::{Freed, Slot, spread::Map};
+
+/// What keeps a reserve.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    Pool(CUmemoryPool),
+    /// What graphs with memory nodes share on a device.
+    Graphs(CUdevice),
+}
 
 /// A pool, for as long as anything of it is charged. Handles come again, this does not.
 pub type PoolId = u64;
 
 #[derive(Debug)]
 struct Pool {
-    handle: CUmemoryPool,
+    source: Source,
     slot: Slot,
     /// In units, `begun` among them.
     charged: u32,
@@ -39,7 +47,7 @@ struct Pool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Look {
     pub id: PoolId,
-    pub handle: CUmemoryPool,
+    pub source: Source,
     steps: u64,
 }
 
@@ -65,7 +73,7 @@ pub enum Known {
 
 #[derive(Debug, Default)]
 pub struct Pools {
-    open: Map<CUmemoryPool, Known>,
+    open: Map<Source, Known>,
     all: Map<PoolId, Pool>,
     next: PoolId,
 }
@@ -73,27 +81,27 @@ pub struct Pools {
 impl Pools {
     /// What a handle is known as.
     #[must_use]
-    pub fn known(&self, handle: CUmemoryPool) -> Option<Known> {
-        self.open.get(&handle).copied()
+    pub fn known(&self, source: Source) -> Option<Known> {
+        self.open.get(&source).copied()
     }
 
     /// A pool on a card was met or made; `made` says that the handle is certainly a new pool's.
-    pub fn meet(&mut self, handle: CUmemoryPool, slot: Slot, made: bool) -> PoolId {
-        if let (Some(Known::Pool(id, _)), false) = (self.known(handle), made) {
+    pub fn meet(&mut self, source: Source, slot: Slot, made: bool) -> PoolId {
+        if let (Some(Known::Pool(id, _)), false) = (self.known(source), made) {
             return id;
         }
         let id = self.next;
         self.next += 1;
         let pool =
-            Pool { handle, slot, charged: 0, begun: 0, steps: 0, outstanding: 0, closing: false };
+            Pool { source, slot, charged: 0, begun: 0, steps: 0, outstanding: 0, closing: false };
         self.all.insert(id, pool);
-        self.open.insert(handle, Known::Pool(id, slot));
+        self.open.insert(source, Known::Pool(id, slot));
         id
     }
 
     /// A pool of memory that costs nothing.
-    pub fn exempt(&mut self, handle: CUmemoryPool) {
-        self.open.insert(handle, Known::Free);
+    pub fn exempt(&mut self, source: Source) {
+        self.open.insert(source, Known::Free);
     }
 
     /// An allocation is about to be asked of the driver, with `units` charged for it.
@@ -119,14 +127,14 @@ impl Pools {
     pub fn looks(&self, on: Option<Slot>) -> Vec<Look> {
         let wanted = |pool: &&Pool| !pool.closing && on.is_none_or(|slot| slot == pool.slot);
         let looks = self.all.iter().filter(|(_, pool)| wanted(pool));
-        looks.map(|(id, pool)| Look { id: *id, handle: pool.handle, steps: pool.steps }).collect()
+        looks.map(|(id, pool)| Look { id: *id, source: pool.source, steps: pool.steps }).collect()
     }
 
     /// The same for one pool.
     #[must_use]
     pub fn look(&self, id: PoolId) -> Option<Look> {
         let pool = self.all.get(&id).filter(|pool| !pool.closing)?;
-        Some(Look { id, handle: pool.handle, steps: pool.steps })
+        Some(Look { id, source: pool.source, steps: pool.steps })
     }
 
     /// The driver told a pool's reserve after `look`.
@@ -165,13 +173,13 @@ impl Pools {
     }
 
     /// The handle is about to be destroyed: from here on it may stand for another pool.
-    pub fn begin_destroy(&mut self, handle: CUmemoryPool) -> Option<Known> {
-        self.open.remove(&handle)
+    pub fn begin_destroy(&mut self, source: Source) -> Option<Known> {
+        self.open.remove(&source)
     }
 
     /// The driver did not destroy it.
-    pub fn restore(&mut self, handle: CUmemoryPool, known: Known) {
-        self.open.entry(handle).or_insert(known);
+    pub fn restore(&mut self, source: Source, known: Known) {
+        self.open.entry(source).or_insert(known);
     }
 
     /// The driver destroyed it; what that frees.
@@ -200,10 +208,11 @@ mod tests {
     use super::*;
 
     const ON: Slot = Slot(0);
+    const HANDLE: Source = Source::Pool(CUmemoryPool(7));
 
     fn one() -> (Pools, PoolId) {
         let mut pools = Pools::default();
-        let id = pools.meet(CUmemoryPool(7), ON, true);
+        let id = pools.meet(HANDLE, ON, true);
         (pools, id)
     }
 
@@ -238,9 +247,9 @@ mod tests {
         let (mut pools, id) = one();
         pools.begin(id, 100);
         pools.end(id, 100, true);
-        let known = pools.begin_destroy(CUmemoryPool(7)).expect("known");
+        let known = pools.begin_destroy(HANDLE).expect("known");
         assert_eq!(known, Known::Pool(id, ON));
-        let other = pools.meet(CUmemoryPool(7), ON, true);
+        let other = pools.meet(HANDLE, ON, true);
         assert_ne!(other, id, "the handle stands for another pool now");
         assert_eq!(pools.destroyed(id), None);
         assert_eq!(pools.look(id), None, "nobody can ask for its reserve");
@@ -251,8 +260,8 @@ mod tests {
     #[test]
     fn a_pool_that_was_not_destroyed_is_as_before() {
         let (mut pools, id) = one();
-        let known = pools.begin_destroy(CUmemoryPool(7)).expect("known");
-        pools.restore(CUmemoryPool(7), known);
-        assert_eq!(pools.known(CUmemoryPool(7)), Some(Known::Pool(id, ON)));
+        let known = pools.begin_destroy(HANDLE).expect("known");
+        pools.restore(HANDLE, known);
+        assert_eq!(pools.known(HANDLE), Some(Known::Pool(id, ON)));
     }
 }

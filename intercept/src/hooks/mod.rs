@@ -11,6 +11,8 @@
 mod array;
 mod context;
 mod current;
+mod external;
+mod graph;
 mod info;
 mod linear;
 mod lookup;
@@ -91,6 +93,12 @@ macro_rules! by_memory {
     };
     (Array $symbol:ident) => {
         array::$symbol
+    };
+    (External $symbol:ident) => {
+        external::$symbol
+    };
+    (GraphMemory $symbol:ident) => {
+        graph::$symbol
     };
     (Module $symbol:ident) => {
         module::$symbol

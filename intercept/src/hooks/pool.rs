@@ -8,11 +8,12 @@
 use std::ffi::{c_int, c_uint};
 
 use halfwarp_api::{UNIT_BYTES, units};
-use halfwarp_books::{Allocation, Known, Look, Place, PoolId, Settled, Slot, Within};
+use halfwarp_books::{Allocation, Known, Look, Place, PoolId, Settled, Slot, Source, Within};
 use halfwarp_label as label;
 use shim_cuda_headers::{
-    CUdevice, CUdeviceptr, CUmemAllocationType, CUmemLocation, CUmemPool_attribute,
-    CUmemPoolProps_v1, CUmemoryPool, CUresult, CUstream, CUstreamCaptureMode, DriverFn,
+    CUdevice, CUdeviceptr, CUgraphMem_attribute, CUmemAllocationType, CUmemLocation,
+    CUmemPool_attribute, CUmemPoolProps_v1, CUmemoryPool, CUresult, CUstream, CUstreamCaptureMode,
+    DriverFn,
 };
 
 use super::{
@@ -33,6 +34,8 @@ const CHUNK_BYTES: u64 = 32 << 20;
 const LOOKS: usize = 8;
 const RESERVED: CUmemPool_attribute = 5;
 const USED: CUmemPool_attribute = 7;
+/// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
+const GRAPHS_RESERVED: CUgraphMem_attribute = 2;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const LOCATION_DEVICE: c_uint = 1;
 
@@ -42,6 +45,20 @@ fn attribute(pool: CUmemoryPool, which: CUmemPool_attribute) -> Option<u64> {
     // SAFETY: a writable value of the attribute's type.
     let code = unsafe { call::cuMemPoolGetAttribute(pool, which, (&raw mut value).cast()) };
     code.is_ok().then_some(value)
+}
+
+/// What a pool, or the graphs of a device, have from the card.
+fn reserve(source: Source) -> Option<u64> {
+    match source {
+        Source::Pool(pool) => attribute(pool, RESERVED),
+        Source::Graphs(device) => {
+            let mut value = 0_u64;
+            let to = (&raw mut value).cast();
+            // SAFETY: a writable value of the attribute's type.
+            let code = unsafe { call::cuDeviceGetGraphMemAttribute(device, GRAPHS_RESERVED, to) };
+            code.is_ok().then_some(value)
+        }
+    }
 }
 
 /// Charges as [`Process::charge`], after a second look at pools that may have shrunk.
@@ -70,7 +87,7 @@ fn settle_those(process: &Process, on: Option<Slot>) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     Even,
     Freed,
     /// It keeps more than could be charged.
@@ -79,7 +96,7 @@ enum Outcome {
 
 fn settle(process: &Process, mut look: Look) -> Outcome {
     for _ in 0..LOOKS {
-        let Some(reserved) = attribute(look.handle, RESERVED) else { return Outcome::Even };
+        let Some(reserved) = reserve(look.source) else { return Outcome::Even };
         let reserved = units(reserved).unwrap_or(u32::MAX);
         let settled = process.books().pools.settle(look, reserved);
         match settled {
@@ -106,7 +123,7 @@ fn settle(process: &Process, mut look: Look) -> Outcome {
     Outcome::Even
 }
 
-fn settle_one(process: &Process, id: PoolId) -> Outcome {
+pub(super) fn settle_one(process: &Process, id: PoolId) -> Outcome {
     let look = process.books().pools.look(id);
     look.map_or(Outcome::Even, |look| settle(process, look))
 }
@@ -272,13 +289,13 @@ fn pool_of(device: CUdevice, default: bool) -> Option<CUmemoryPool> {
 
 /// The books' name for a pool, which is met here for the first time if it is a device's own.
 fn meet(process: &Process, handle: CUmemoryPool, stream: CUstream) -> Option<Known> {
-    if let Some(known) = process.books().pools.known(handle) {
+    if let Some(known) = process.books().pools.known(Source::Pool(handle)) {
         return Some(known);
     }
     let own = |device: &CUdevice| pool_of(*device, true) == Some(handle);
     let device = (0..process.device_count()).find(own).or_else(|| device_of(process, stream))?;
     let slot = process.slot_of(device)?;
-    let id = process.books().pools.meet(handle, slot, false);
+    let id = process.books().pools.meet(Source::Pool(handle), slot, false);
     process.note_pool();
     Some(Known::Pool(id, slot))
 }
@@ -368,8 +385,8 @@ pub(crate) unsafe extern "C" fn cuMemPoolCreate(
 fn made(process: &Process, handle: CUmemoryPool, location: CUmemLocation) {
     let card = (location.kind == LOCATION_DEVICE).then(|| process.slot_of(location.id)).flatten();
     match card {
-        Some(slot) => _ = process.books().pools.meet(handle, slot, true),
-        None => process.books().pools.exempt(handle),
+        Some(slot) => _ = process.books().pools.meet(Source::Pool(handle), slot, true),
+        None => process.books().pools.exempt(Source::Pool(handle)),
     }
     process.note_pool();
 }
@@ -379,17 +396,17 @@ pub(crate) unsafe extern "C" fn cuMemPoolDestroy(pool: CUmemoryPool) -> CUresult
     let destroy = || unsafe { call::cuMemPoolDestroy(pool) };
     let process = joined!(destroy());
     let _errno = Errno::keep();
-    let known = process.books().pools.known(pool);
+    let known = process.books().pools.known(Source::Pool(pool));
     if let Some(Known::Pool(id, _)) = known {
         // What it keeps now is what can be left when its handle is gone.
         trim(process, pool, id);
     }
-    let known = process.books().pools.begin_destroy(pool);
+    let known = process.books().pools.begin_destroy(Source::Pool(pool));
     let code = destroy();
     let Some(known) = known else { return code };
     let freed = match known {
         _ if !code.is_ok() => {
-            process.books().pools.restore(pool, known);
+            process.books().pools.restore(Source::Pool(pool), known);
             None
         }
         Known::Pool(id, _) => process.books().pools.destroyed(id),
@@ -404,7 +421,7 @@ pub(crate) unsafe extern "C" fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize)
     let code = unsafe { call::cuMemPoolTrimTo(pool, keep) };
     let process = joined!(code);
     let _errno = Errno::keep();
-    let known = process.books().pools.known(pool);
+    let known = process.books().pools.known(Source::Pool(pool));
     if let Some(Known::Pool(id, _)) = known {
         settle_one(process, id);
     }
@@ -415,13 +432,13 @@ pub(crate) unsafe extern "C" fn cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize)
 pub(crate) mod nothing {
     use super::{
         CUmemAllocationType, CUmemLocation, CUmemoryPool, CUresult, DriverFn, Errno,
-        LOCATION_DEVICE, Process, call, joined, real,
+        LOCATION_DEVICE, Process, Source, call, joined, real,
     };
 
     /// A host's pool is remembered as one that costs nothing.
     fn seen(process: &Process, pool: CUmemoryPool, location: CUmemLocation) {
         if location.kind != LOCATION_DEVICE {
-            process.books().pools.exempt(pool);
+            process.books().pools.exempt(Source::Pool(pool));
         }
     }
 

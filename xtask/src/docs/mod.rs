@@ -6,6 +6,7 @@
 
 mod hooks;
 mod labels;
+mod memory;
 mod protocol;
 mod samples;
 mod simcuda;
@@ -24,6 +25,7 @@ const BLOCKS: &[Block] = &[
     ("docs/hooks.md", "forwards", hooks::forwarded),
     ("docs/hooks.md", "refused", hooks::refused),
     ("docs/hooks.md", "nvml", hooks::nvml),
+    ("docs/memory.md", "charges", memory::charges),
     ("docs/protocol.md", "tags", protocol::tags),
     ("docs/protocol.md", "pages", protocol::pages),
     ("cuda-samples/include/halfwarp_cuda.h", "prototypes", samples::prototypes),

@@ -11,7 +11,7 @@ use halfwarp_api::{
 };
 use halfwarp_broker_core::{
     Action, Admitted, CardFacts, CardSample, Change, ClientId, Config, Event, Happening, Kind,
-    Nanos, PageRef, PageWord, Peer, Rejection, Sample, State, Uuid, Word,
+    Nanos, PageRef, PageWord, Peer, Rejection, Sample, State, Stray, Uuid, Word,
 };
 use halfwarp_rest::{NewTenant, TenantChange};
 
@@ -51,6 +51,8 @@ pub struct Node {
     /// Processes told to end, or killed.
     pub signals: Vec<(ClientId, bool)>,
     pub stopped: bool,
+    /// What the daemon found of processes that nobody knows.
+    pub strays: Vec<Stray>,
     next_client: u64,
 }
 
@@ -92,6 +94,7 @@ impl Node {
             samples_asked: 0,
             signals: Vec::new(),
             stopped: false,
+            strays: Vec::new(),
             next_client: 1,
         }
     }
@@ -298,7 +301,8 @@ impl Node {
         let processes = Some(by_pid.iter().map(|(pid, bytes)| (*pid, Some(*bytes))).collect());
         let seen = CardSample { used_bytes, processes };
         let cards = BTreeMap::from([(uuid(card), seen)]);
-        self.step(Event::Sample(Sample { asked_at: self.now, cards }));
+        let (asked_at, strays) = (self.now, self.strays.clone());
+        self.step(Event::Sample(Sample { asked_at, cards, strays }));
     }
 
     pub fn kinds(&self) -> Vec<Kind> {
