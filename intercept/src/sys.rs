@@ -125,6 +125,12 @@ pub(crate) fn map_shared(file: &OwnedFd, bytes: usize, writable: bool) -> io::Re
     Ok(page)
 }
 
+/// Unmaps what [`map_shared`] mapped.
+pub(crate) fn unmap(at: *mut c_void, bytes: usize) {
+    // SAFETY: a mapping of ours, to which nothing refers any more.
+    unsafe { libc::munmap(at, bytes) };
+}
+
 /// Size of the file behind a descriptor.
 pub(crate) fn file_bytes(file: &OwnedFd) -> io::Result<u64> {
     // SAFETY: all-zero is a valid stat buffer.

@@ -9,6 +9,7 @@
 #![allow(non_snake_case, reason = "hooks bear the vendor's own names")]
 
 mod array;
+mod backed;
 mod context;
 mod current;
 mod info;
@@ -90,6 +91,9 @@ macro_rules! by_memory {
     (Array $symbol:ident) => {
         array::$symbol
     };
+    (Ipc $symbol:ident) => {
+        backed::$symbol
+    };
     (Pool $symbol:ident) => {
         pool::$symbol
     };
@@ -157,7 +161,7 @@ macro_rules! hooks {
 /// Rows that cost no memory.
 mod nothing {
     pub(crate) use super::{
-        current::*, info::*, lookup::*, pool::nothing::*, start::*, sync::*, vmm::nothing::*,
+        backed::*, current::*, info::*, lookup::*, pool::nothing::*, start::*, sync::*, vmm::nothing::*,
     };
 }
 
