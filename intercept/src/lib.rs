@@ -39,6 +39,7 @@ mod reaper;
 mod rule;
 mod say;
 mod search;
+mod staging;
 mod swap;
 mod sys;
 mod thread;

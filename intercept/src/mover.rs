@@ -34,6 +34,7 @@ use crate::{
     process::Process,
     real::bare,
     reaper::Reaper,
+    staging::{Job, Staging, Way},
     wait,
 };
 
@@ -44,12 +45,6 @@ const MOST_BYTES: u64 = 64 << 20;
 const MOST_PIECES: usize = 32;
 const NO_TIMING: u32 = 2;
 const NON_BLOCKING: u32 = 1;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    Out,
-    In,
-}
 
 /// A copy under way.
 #[derive(Debug)]
@@ -83,6 +78,8 @@ pub(crate) struct Mover {
     captured: bool,
     flights: VecDeque<Flight>,
     streams: Vec<Stream>,
+    /// For host memory that the driver does not know, in the context where it was first needed.
+    staging: Option<(&'static Context, CUcontext, Staging)>,
     /// Pieces before this address have been looked at.
     after: CUdeviceptr,
     budget_units: u32,
@@ -105,6 +102,7 @@ impl Mover {
             captured: false,
             flights: VecDeque::new(),
             streams: Vec::new(),
+            staging: None,
             after: 0,
             budget_units,
             taken_units: 0,
@@ -454,6 +452,9 @@ impl Mover {
                 stream.context.bans.end();
             }
         }
+        if let Some((context, handle, staging)) = self.staging.take() {
+            end_staging(context, handle, staging);
+        }
         let (swapped, whole) = {
             let backing = process.swap.backing();
             (units(backing.swapped_bytes(self.slot)).unwrap_or(0), backing.is_whole())
@@ -501,7 +502,7 @@ impl Mover {
                 Ok(stream) => stream,
                 Err(code) => return code,
             };
-            let code = enqueue(chunks, self.way, piece, stream);
+            let code = self.enqueue(process, chunks, (context, handle), piece, stream);
             if !code.is_ok() {
                 // What was begun must not run on into memory that is used otherwise.
                 // SAFETY: a stream of ours.
@@ -524,6 +525,50 @@ impl Mover {
         if code.is_ok() { Copying::Begun(flight) } else { Copying::Refused }
     }
 
+    /// Puts the copies of a piece into a stream; those to or from memory that the driver does not know
+    /// are done when this returns.
+    fn enqueue(
+        &mut self,
+        process: &Process,
+        chunks: &Chunks,
+        (context, handle): (&'static Context, CUcontext),
+        piece: &Piece,
+        stream: CUstream,
+    ) -> CUresult {
+        let (mut done, way) = (0, self.way);
+        for part in piece.copy.iter().flatten() {
+            let Some(host) = chunks.address(part) else { return CUresult::INVALID_VALUE };
+            let (device, bytes) = (piece.address + done, part.bytes as usize);
+            done += part.bytes;
+            if !chunks.is_pinned(process, part) {
+                if self.staging.is_none() {
+                    self.staging = Staging::new().map(|staging| (context, handle, staging));
+                }
+                let in_this = self.staging.as_ref().filter(|(_, of, _)| *of == handle);
+                if let Some((_, _, staging)) = in_this {
+                    let code = staging.copy(&Job { way, device, host, bytes, stream });
+                    if code.is_ok() {
+                        continue;
+                    }
+                    return code;
+                }
+            }
+            let code = match way {
+                // SAFETY: mapped on both sides with at least so many bytes, until the copy has ended.
+                Way::Out => unsafe { bare::cuMemcpyDtoHAsync_v2(host, device, bytes, stream) },
+                Way::In => {
+                    let from = host.cast_const();
+                    // SAFETY: as above.
+                    unsafe { bare::cuMemcpyHtoDAsync_v2(device, from, bytes, stream) }
+                }
+            };
+            if !code.is_ok() {
+                return code;
+            }
+        }
+        if done == piece.bytes { CUresult::SUCCESS } else { CUresult::INVALID_VALUE }
+    }
+
     /// Our stream in a context that is current.
     fn stream(&mut self, context: &'static Context, handle: CUcontext) -> Result<CUstream, CUresult> {
         if let Some(known) = self.streams.iter().find(|known| known.handle == handle) {
@@ -540,24 +585,19 @@ impl Mover {
     }
 }
 
-/// Puts the copies of a piece into a stream.
-fn enqueue(chunks: &Chunks, way: Way, piece: &Piece, stream: CUstream) -> CUresult {
-    let mut done = 0;
-    for part in piece.copy.iter().flatten() {
-        let Some(host) = chunks.address(part) else { return CUresult::INVALID_VALUE };
-        let (at, bytes) = (piece.address + done, part.bytes as usize);
-        let code = match way {
-            // SAFETY: mapped on both sides with at least so many bytes, until the copy has ended.
-            Way::Out => unsafe { bare::cuMemcpyDtoHAsync_v2(host, at, bytes, stream) },
-            // SAFETY: as above.
-            Way::In => unsafe { bare::cuMemcpyHtoDAsync_v2(at, host.cast_const(), bytes, stream) },
-        };
-        if !code.is_ok() {
-            return code;
+/// The buffers go, with what the driver knows of them.
+fn end_staging(context: &Context, handle: CUcontext, staging: Staging) {
+    let mut staging = Some(staging);
+    if context.bans.begin() {
+        if context.handle() == handle {
+            within(handle, || {
+                staging.take().into_iter().for_each(|staging| staging.end(true));
+                CUresult::SUCCESS
+            });
         }
-        done += part.bytes;
+        context.bans.end();
     }
-    if done == piece.bytes { CUresult::SUCCESS } else { CUresult::INVALID_VALUE }
+    staging.into_iter().for_each(|staging| staging.end(false));
 }
 
 /// An event behind what is in a stream.

@@ -88,6 +88,7 @@ labels! {
         piece_pinned "part of a chunk is known to the driver";
         swap_out_asked "a swap-out is asked for, nothing is looked at";
         copy_out_begun "a piece is being copied out";
+        copy_staged "a copy goes by way of buffers, none of it is done";
         copied_out "a piece is copied out, and still mapped";
         piece_unmapped "a piece is unmapped, its memory not released";
         handle_released "a piece's memory is released, the word not lowered";

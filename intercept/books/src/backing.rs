@@ -252,6 +252,11 @@ impl Backing {
         std::mem::take(&mut self.dying)
     }
 
+    /// A dying allocation was not reaped after all.
+    pub fn put_back(&mut self, base: CUdeviceptr) {
+        self.dying.push(base);
+    }
+
     /// Whether an allocation that is dying is still there.
     #[must_use]
     pub fn is_dying(&self, base: CUdeviceptr, number: u64) -> bool {

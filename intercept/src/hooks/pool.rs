@@ -86,6 +86,7 @@ fn settle(process: &Process, mut look: Look) -> Outcome {
             Settled::Even => return Outcome::Even,
             Settled::Free(freed) => {
                 context::release_all(process, Some(freed));
+                process.note_unmovable();
                 return Outcome::Freed;
             }
             Settled::Short(slot, short) => {
@@ -206,6 +207,7 @@ fn allocate(process: &Process, wish: Wish, make: impl FnOnce() -> (CUresult, Pla
             .then(|| books.enter(place, Allocation { slot, units: 0, within: Within::Pool(id) }));
         drop(books);
         context::release_all(process, freed.flatten());
+        process.note_unmovable();
     }
     label::allocation_entered();
     let outcome = settle_one(process, id);
