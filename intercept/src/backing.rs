@@ -75,7 +75,8 @@ fn granule_bytes(slot: Slot, device: CUdevice) -> Option<u64> {
     let prop = properties(device);
     let has = real::has(DriverFn::cuMemCreate) && attribute(device, HAS_VMM) != 0;
     // SAFETY: a writable number and readable properties.
-    let mut ask = || unsafe { bare::cuMemGetAllocationGranularity(&raw mut bytes, &raw const prop, 0) };
+    let mut ask =
+        || unsafe { bare::cuMemGetAllocationGranularity(&raw mut bytes, &raw const prop, 0) };
     let granule = if has && ask().is_ok() { (bytes as u64).max(SLAB_BYTES) } else { 1 };
     known.store(granule, Ordering::Relaxed);
     (granule > 1).then_some(granule)
@@ -95,11 +96,13 @@ fn properties(device: CUdevice) -> CUmemAllocationProp_v1 {
 }
 
 /// Makes physical memory on a card.
-pub(crate) fn create(device: CUdevice, bytes: u64) -> Result<CUmemGenericAllocationHandle, CUresult> {
+pub(crate) fn create(
+    device: CUdevice,
+    bytes: u64,
+) -> Result<CUmemGenericAllocationHandle, CUresult> {
     let (mut handle, prop) = (CUmemGenericAllocationHandle::default(), properties(device));
     // SAFETY: a writable handle and readable properties.
-    let code =
-        unsafe { bare::cuMemCreate(&raw mut handle, bytes as usize, &raw const prop, 0) };
+    let code = unsafe { bare::cuMemCreate(&raw mut handle, bytes as usize, &raw const prop, 0) };
     if code.is_ok() { Ok(handle) } else { Err(code) }
 }
 
@@ -268,6 +271,16 @@ fn enter(
 
 /// Frees what begins at `base`; `None` if that is the driver's business.
 pub(crate) fn free(process: &Process, base: CUdeviceptr) -> Option<CUresult> {
+    free_by(process, base, true)
+}
+
+/// As [`free`], behind what is in the streams: not waited for. It is taken back once all work has ended
+/// that was asked for before.
+pub(crate) fn free_in_stream(process: &Process, base: CUdeviceptr) -> Option<CUresult> {
+    free_by(process, base, false)
+}
+
+fn free_by(process: &Process, base: CUdeviceptr, waits: bool) -> Option<CUresult> {
     let number = process.swap.backing().find(base).filter(|seen| seen.base == base)?.number;
     let code = ask_plain(process);
     if !code.is_ok() {
@@ -277,7 +290,13 @@ pub(crate) fn free(process: &Process, base: CUdeviceptr) -> Option<CUresult> {
     label::free_taken();
     match freeing {
         Freeing::Foreign => return Some(CUresult::INVALID_VALUE),
-        Freeing::Dying => process.wait_for_reaper(|backing| backing.is_dying(base, number)),
+        Freeing::Dying if waits => {
+            process.wait_for_reaper(None, |backing| backing.is_dying(base, number));
+        }
+        Freeing::Dying => {
+            process.swap.set_freed_later();
+            process.gates.bell.ring();
+        }
         Freeing::Gone(None) => {}
         Freeing::Gone(Some(gone)) => undo_or_keep(process, gone),
     }
@@ -290,7 +309,7 @@ pub(crate) fn end_context(process: &Process, context: CUcontext, before: u64) {
     process.swap.forget_peers(context);
     let any = process.swap.backing().end_context(context, before);
     if any {
-        process.wait_for_reaper(|backing| backing.has_dying_of(context));
+        process.wait_for_reaper(None, |backing| backing.has_dying_of(context));
     }
 }
 

@@ -46,7 +46,14 @@ unsafe impl Send for Chunks {}
 
 impl Chunks {
     /// A chunk has come, with its descriptor.
-    pub(crate) fn enter(&mut self, process: &Process, slot: Slot, number: u32, file: &OwnedFd, bytes: u64) {
+    pub(crate) fn enter(
+        &mut self,
+        process: &Process,
+        slot: Slot,
+        number: u32,
+        file: &OwnedFd,
+        bytes: u64,
+    ) {
         let fits = sys::file_bytes(file).is_ok_and(|there| bytes > 0 && bytes <= there);
         let Some(at) = usize::try_from(bytes)
             .ok()
@@ -144,7 +151,8 @@ impl Chunks {
             return None;
         }
         let contexts = &process.gates.contexts;
-        let lives = |context: &Option<CUcontext>| context.is_some_and(|c| contexts.find(c).is_some());
+        let lives =
+            |context: &Option<CUcontext>| context.is_some_and(|c| contexts.find(c).is_some());
         let open = self.all.iter_mut().filter(|chunk| !chunk.leaves).find_map(|chunk| {
             let piece = chunk.pinned.iter().position(|context| !lives(context))?;
             Some((chunk, piece))

@@ -9,7 +9,7 @@
 //! (may this call go on now?), `thread` (what each thread has at hand for that), `contexts` and
 //! `capture` (where calls of ours are allowed), `metering` (what is in flight), `attendant` and `mark`
 //! (our thread's part: draining, idleness), `swap` (memory that can be moved), `backing` (made and freed),
-//! `reaper`, `chunks` and `mover` (our thread's part in that), `sys` and `wait` (every libc call), `say` (the one line we
+//! `reaper`, `chunks`, `mover`, `copies` and `staging` (our thread's part in that), `sys` and `wait` (every libc call), `say` (the one line we
 //! may write).
 //!
 //! We are a guest: no exit, no panic across the boundary, no lock held while the driver is called or
@@ -22,6 +22,7 @@ mod backing;
 mod capture;
 mod chunks;
 mod contexts;
+mod copies;
 mod facts;
 mod gates;
 mod hooks;

@@ -24,17 +24,17 @@ use halfwarp_api::{
 use halfwarp_books::{Piece, Slot};
 use halfwarp_gate::ledger;
 use halfwarp_label as label;
-use shim_cuda_headers::{CUcontext, CUdeviceptr, CUevent, CUresult, CUstream};
+use shim_cuda_headers::{CUdeviceptr, CUresult};
 
 use crate::{
     backing,
-    chunks::{Chunks, within},
-    contexts::{Context, Use},
+    chunks::Chunks,
+    contexts::Use,
+    copies::{Copies, Copying, Flight, query},
     mark::{Marks, State},
     process::Process,
-    real::bare,
     reaper::Reaper,
-    staging::{Job, Staging, Way},
+    staging::Way,
     wait,
 };
 
@@ -43,27 +43,6 @@ const LAST_LOOK: Duration = Duration::from_micros(200);
 /// Under way at once: at least two pieces, and no more than this, in bytes and in pieces.
 const MOST_BYTES: u64 = 64 << 20;
 const MOST_PIECES: usize = 32;
-const NO_TIMING: u32 = 2;
-const NON_BLOCKING: u32 = 1;
-
-/// A copy under way.
-#[derive(Debug)]
-struct Flight {
-    piece: Piece,
-    context: &'static Context,
-    handle: CUcontext,
-    /// `None`: the copy was there already.
-    event: Option<CUevent>,
-    /// Its units are of what this move brought.
-    paid: bool,
-}
-
-#[derive(Debug)]
-struct Stream {
-    context: &'static Context,
-    handle: CUcontext,
-    stream: CUstream,
-}
 
 /// One move.
 #[derive(Debug)]
@@ -77,9 +56,7 @@ pub(crate) struct Mover {
     marks: Option<Marks>,
     captured: bool,
     flights: VecDeque<Flight>,
-    streams: Vec<Stream>,
-    /// For host memory that the driver does not know, in the context where it was first needed.
-    staging: Option<(&'static Context, CUcontext, Staging)>,
+    copies: Copies,
     /// Pieces before this address have been looked at.
     after: CUdeviceptr,
     budget_units: u32,
@@ -101,8 +78,7 @@ impl Mover {
             marks: None,
             captured: false,
             flights: VecDeque::new(),
-            streams: Vec::new(),
-            staging: None,
+            copies: Copies::default(),
             after: 0,
             budget_units,
             taken_units: 0,
@@ -246,7 +222,7 @@ impl Mover {
                 None => self.cannot_leave(process, &piece, true),
             };
         }
-        match self.copy(process, chunks, &piece) {
+        match self.copies.begin(process, chunks, self.way, &piece) {
             Copying::Begun(flight) => {
                 self.after = piece.address + 1;
                 self.flights.push_back(flight);
@@ -286,7 +262,8 @@ impl Mover {
             process.with_word(mover.slot, |word| ledger::leave(word, units));
             mover.budget_units += units;
         };
-        let handle = match kept.map_or_else(|| backing::create(piece.home.device, piece.bytes), Ok) {
+        let handle = match kept.map_or_else(|| backing::create(piece.home.device, piece.bytes), Ok)
+        {
             Ok(handle) => handle,
             Err(_) => {
                 refund(self);
@@ -314,8 +291,11 @@ impl Mover {
         label::piece_mapped();
         let devices = backing::devices(process, piece.home);
         let allowed = backing::allow(piece.address, piece.bytes, &devices).is_ok();
-        let copying =
-            if allowed { self.copy(process, chunks, &piece) } else { Copying::Refused };
+        let copying = if allowed {
+            self.copies.begin(process, chunks, self.way, &piece)
+        } else {
+            Copying::Refused
+        };
         match copying {
             Copying::Begun(mut flight) => {
                 flight.piece.handle = Some(handle);
@@ -399,7 +379,8 @@ impl Mover {
         process.with_word(self.slot, |word| ledger::leave(word, units));
         label::units_left();
         // If it can't be sent the broker is gone; the next one begins with what is held.
-        let _ = process.line.send(&ToBroker::Left { seq: self.seq, gpu: self.slot.0, units }.encode());
+        let _ =
+            process.line.send(&ToBroker::Left { seq: self.seq, gpu: self.slot.0, units }.encode());
     }
 
     /// The driver did not take the memory back: it stays where it was, or, if even that is refused,
@@ -443,18 +424,7 @@ impl Mover {
     /// It has ended, whichever way.
     fn end(&mut self, process: &Process) {
         self.marks.take().into_iter().for_each(Marks::abandon);
-        for stream in self.streams.drain(..) {
-            if stream.context.bans.begin() {
-                if stream.context.handle() == stream.handle {
-                    // SAFETY: made by us in a live context, and nothing of ours is in it any more.
-                    unsafe { bare::cuStreamDestroy_v2(stream.stream) };
-                }
-                stream.context.bans.end();
-            }
-        }
-        if let Some((context, handle, staging)) = self.staging.take() {
-            end_staging(context, handle, staging);
-        }
+        self.copies.end();
         let (swapped, whole) = {
             let backing = process.swap.backing();
             (units(backing.swapped_bytes(self.slot)).unwrap_or(0), backing.is_whole())
@@ -477,159 +447,4 @@ impl Mover {
         let _ = process.line.send(&ended.encode());
         label::swap_ended_sent();
     }
-}
-
-/// What came of beginning to copy.
-enum Copying {
-    Begun(Flight),
-    /// Its context is about to end.
-    NotNow,
-    Refused,
-}
-
-impl Mover {
-    /// Begins to copy a piece, in its own context.
-    fn copy(&mut self, process: &Process, chunks: &Chunks, piece: &Piece) -> Copying {
-        let handle = piece.home.context;
-        let Some(context) = process.gates.contexts.find(handle) else { return Copying::Refused };
-        if !context.bans.begin() {
-            return Copying::NotNow;
-        }
-        let mut flight =
-            Flight { piece: piece.clone(), context, handle, event: None, paid: false };
-        let code = within(handle, || {
-            let stream = match self.stream(context, handle) {
-                Ok(stream) => stream,
-                Err(code) => return code,
-            };
-            let code = self.enqueue(process, chunks, (context, handle), piece, stream);
-            if !code.is_ok() {
-                // What was begun must not run on into memory that is used otherwise.
-                // SAFETY: a stream of ours.
-                unsafe { bare::cuStreamSynchronize(stream) };
-                return code;
-            }
-            match mark(context, stream) {
-                Ok(event) => {
-                    flight.event = Some(event);
-                    CUresult::SUCCESS
-                }
-                Err(code) => {
-                    // SAFETY: as above.
-                    unsafe { bare::cuStreamSynchronize(stream) };
-                    code
-                }
-            }
-        });
-        context.bans.end();
-        if code.is_ok() { Copying::Begun(flight) } else { Copying::Refused }
-    }
-
-    /// Puts the copies of a piece into a stream; those to or from memory that the driver does not know
-    /// are done when this returns.
-    fn enqueue(
-        &mut self,
-        process: &Process,
-        chunks: &Chunks,
-        (context, handle): (&'static Context, CUcontext),
-        piece: &Piece,
-        stream: CUstream,
-    ) -> CUresult {
-        let (mut done, way) = (0, self.way);
-        for part in piece.copy.iter().flatten() {
-            let Some(host) = chunks.address(part) else { return CUresult::INVALID_VALUE };
-            let (device, bytes) = (piece.address + done, part.bytes as usize);
-            done += part.bytes;
-            if !chunks.is_pinned(process, part) {
-                if self.staging.is_none() {
-                    self.staging = Staging::new().map(|staging| (context, handle, staging));
-                }
-                let in_this = self.staging.as_ref().filter(|(_, of, _)| *of == handle);
-                if let Some((_, _, staging)) = in_this {
-                    let code = staging.copy(&Job { way, device, host, bytes, stream });
-                    if code.is_ok() {
-                        continue;
-                    }
-                    return code;
-                }
-            }
-            let code = match way {
-                // SAFETY: mapped on both sides with at least so many bytes, until the copy has ended.
-                Way::Out => unsafe { bare::cuMemcpyDtoHAsync_v2(host, device, bytes, stream) },
-                Way::In => {
-                    let from = host.cast_const();
-                    // SAFETY: as above.
-                    unsafe { bare::cuMemcpyHtoDAsync_v2(device, from, bytes, stream) }
-                }
-            };
-            if !code.is_ok() {
-                return code;
-            }
-        }
-        if done == piece.bytes { CUresult::SUCCESS } else { CUresult::INVALID_VALUE }
-    }
-
-    /// Our stream in a context that is current.
-    fn stream(&mut self, context: &'static Context, handle: CUcontext) -> Result<CUstream, CUresult> {
-        if let Some(known) = self.streams.iter().find(|known| known.handle == handle) {
-            return Ok(known.stream);
-        }
-        let mut stream = CUstream(0);
-        // SAFETY: a writable stream.
-        let code = unsafe { bare::cuStreamCreate(&raw mut stream, NON_BLOCKING) };
-        if !code.is_ok() {
-            return Err(code);
-        }
-        self.streams.push(Stream { context, handle, stream });
-        Ok(stream)
-    }
-}
-
-/// The buffers go, with what the driver knows of them.
-fn end_staging(context: &Context, handle: CUcontext, staging: Staging) {
-    let mut staging = Some(staging);
-    if context.bans.begin() {
-        if context.handle() == handle {
-            within(handle, || {
-                staging.take().into_iter().for_each(|staging| staging.end(true));
-                CUresult::SUCCESS
-            });
-        }
-        context.bans.end();
-    }
-    staging.into_iter().for_each(|staging| staging.end(false));
-}
-
-/// An event behind what is in a stream.
-fn mark(context: &Context, stream: CUstream) -> Result<CUevent, CUresult> {
-    let event = match context.take_event(Use::Mark) {
-        Some(event) => event,
-        None => {
-            let mut event = CUevent(0);
-            // SAFETY: a writable event.
-            let code = unsafe { bare::cuEventCreate(&raw mut event, NO_TIMING) };
-            if !code.is_ok() {
-                return Err(code);
-            }
-            event
-        }
-    };
-    // SAFETY: an event and a stream of ours in the context that is current.
-    let code = unsafe { bare::cuEventRecord(event, stream) };
-    if code.is_ok() {
-        return Ok(event);
-    }
-    context.give_event(context.handle(), Use::Mark, event);
-    Err(code)
-}
-
-fn query(flight: &Flight, event: CUevent) -> CUresult {
-    if !flight.context.bans.begin() {
-        return CUresult::NOT_READY;
-    }
-    let lives = flight.context.handle() == flight.handle;
-    // SAFETY: an event of a context that has not ended.
-    let code = if lives { unsafe { bare::cuEventQuery(event) } } else { CUresult::INVALID_CONTEXT };
-    flight.context.bans.end();
-    code
 }

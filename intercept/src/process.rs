@@ -33,9 +33,10 @@ use crate::{
     line::Line,
     mail::{Answer, Mail, Question},
     pages::Pages,
-    swap::Swap,
     real::{self, call},
-    say, sys,
+    say,
+    swap::Swap,
+    sys,
     wait::{self, Bell},
 };
 
@@ -233,7 +234,11 @@ impl Process {
     }
 
     /// Applies `change` to a card's ledger word, with no re-join in between.
-    pub(crate) fn with_word<R>(&self, slot: Slot, change: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
+    pub(crate) fn with_word<R>(
+        &self,
+        slot: Slot,
+        change: impl FnOnce(&AtomicU64) -> R,
+    ) -> Option<R> {
         let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
         pages.client.ledger.get(usize::from(slot.0)).map(|line| change(&line.word))
     }

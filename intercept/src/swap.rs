@@ -7,7 +7,7 @@ use std::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use halfwarp_api::{
@@ -22,6 +22,8 @@ use crate::{life, process::Process, sys::Uncancelled, wait};
 
 /// How long a free sleeps before it looks whether it need not wait any more.
 const LOOK: Duration = Duration::from_millis(20);
+/// Other streams may still be at work: their end is not waited for.
+const LATER: Duration = Duration::from_millis(50);
 /// Slack that was not charged, at most, in units: less than one granule of the driver.
 const MOST_DEBT_UNITS: u32 = (SLAB_BYTES / halfwarp_api::UNIT_BYTES) as u32;
 
@@ -51,6 +53,8 @@ pub(crate) struct Swap {
     touched: AtomicBool,
     /// Ranges that the driver did not take back.
     stuck: Mutex<Vec<Gone>>,
+    /// Something was freed behind work, and nobody has waited for that yet.
+    freed_later: AtomicBool,
     /// Our thread can't take dying allocations back soon.
     busy: AtomicBool,
     /// By slot: reasons that stay, by bit, and what the broker was told, plus one bit.
@@ -99,6 +103,14 @@ impl Swap {
     /// Whether something was touched since this was asked last. Only after a drain.
     pub(crate) fn take_touch(&self) -> bool {
         self.touched.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_freed_later(&self) {
+        self.freed_later.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_freed_later(&self) -> bool {
+        self.freed_later.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_busy(&self, busy: bool) {
@@ -194,12 +206,18 @@ impl Process {
     /// Waits until our thread has taken back what `is_there` looks for. Not where that would take
     /// longer than a free of the driver's own: while memory is being moved, while something is
     /// captured, while nobody is there to do it.
-    pub(crate) fn wait_for_reaper(&self, mut is_there: impl FnMut(&Backing) -> bool) {
+    pub(crate) fn wait_for_reaper(
+        &self,
+        at_most: Option<Duration>,
+        mut is_there: impl FnMut(&Backing) -> bool,
+    ) {
         let _whole = Uncancelled::begin();
+        let until = at_most.map(|at_most| Instant::now() + at_most);
         self.gates.bell.ring();
         let mut backing = self.swap.backing();
         while is_there(&backing) {
-            let cannot = wait::is_ending()
+            let cannot = until.is_some_and(|until| Instant::now() > until)
+                || wait::is_ending()
                 || self.swap.busy.load(Ordering::Relaxed)
                 || self.swap.is_away()
                 || self.gates.guests.is_banned()
@@ -209,6 +227,14 @@ impl Process {
             }
             let waited = self.swap.reaped.wait_timeout(backing, LOOK);
             backing = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The program has waited for the card: what was freed behind that work is there again.
+    #[cold]
+    pub(crate) fn wait_for_later(&self) {
+        if self.swap.freed_later.swap(false, Ordering::Relaxed) {
+            self.wait_for_reaper(Some(LATER), Backing::has_dying);
         }
     }
 

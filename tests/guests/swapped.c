@@ -1,6 +1,7 @@
 /* Memory that its tester moves away and back. Reads a command a line and answers each with one line:
  *   alloc BYTES      one more allocation, filled with a pattern of its own       OK index address
  *   free INDEX       gives it back                                               OK
+ *   behind INDEX     gives it back behind what is in a stream, and waits for that  OK
  *   churn SEED N     so many random frees and allocations                        OK count bytes
  *   touch INDEX      writes its pattern anew, with another number                OK
  *   check            every byte of every allocation, and every address           RIGHT count bytes
@@ -179,7 +180,12 @@ int main(void) {
             MUST(make(a));
             printf("OK %u %llx\n", many - 1, (unsigned long long)all[many - 1].at);
         } else if (sscanf(line, "free %lu", &a) == 1) drop((unsigned)a), puts("OK");
-        else if (sscanf(line, "churn %lu %lu", &a, &b) == 2) churn(a, (unsigned)b);
+        else if (sscanf(line, "behind %lu", &a) == 1) {
+            MUST(cuMemFreeAsync(all[a].at, stream));
+            all[a] = all[--many];
+            MUST(cuStreamSynchronize(stream));
+            puts("OK");
+        } else if (sscanf(line, "churn %lu %lu", &a, &b) == 2) churn(a, (unsigned)b);
         else if (sscanf(line, "touch %lu", &a) == 1) fill((unsigned)a), puts("OK");
         else if (!strncmp(line, "check", 5)) check();
         else if (sscanf(line, "range %lu %lu", &a, &b) == 2) {

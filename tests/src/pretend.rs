@@ -335,6 +335,16 @@ impl Guest {
         Ok(chunk)
     }
 
+    /// Ends the connection, as a broker does that dies.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended already.
+    pub fn hang_up(&self) -> io::Result<()> {
+        rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both)?;
+        Ok(())
+    }
+
     /// Asks for a chunk back.
     ///
     /// # Errors

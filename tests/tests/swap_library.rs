@@ -31,7 +31,7 @@ const STILL: Duration = Duration::from_millis(150);
 struct Stage {
     guest: Arc<Guest>,
     program: Running,
-    _broker: Pretended,
+    broker: Pretended,
     machine: Machine,
 }
 
@@ -67,7 +67,7 @@ impl Stage {
         if host_bytes > 0 {
             guest.give_chunk(0, host_bytes).expect("a chunk");
         }
-        Self { guest, program, _broker: broker, machine }
+        Self { guest, program, broker, machine }
     }
 
     /// Gives a command and returns the answer's words.
@@ -441,17 +441,62 @@ fn what_was_not_touched_is_not_copied_again() {
 }
 
 #[test]
+fn memory_freed_behind_work_is_there_again_when_that_was_waited_for() {
+    let mut stage = Stage::new(0);
+    let word = stage.guest.word(0).0;
+    stage.tell("alloc 9000000");
+    stage.tell("behind 0");
+    assert_eq!(stage.guest.word(0).0, word);
+    stage.end();
+}
+
+#[test]
+fn a_broker_that_comes_while_memory_is_away_is_told_and_nobody_passes_before_it_is_back() {
+    let mut stage = Stage::new(64 * MIB);
+    stage.tell("alloc 9000000");
+    let word = stage.guest.word(0);
+    let units = stage.swapped();
+    let former = Arc::clone(&stage.guest);
+    former.hang_up().expect("it lives");
+    stage.guest = until(DEADLINE, "a re-join", || {
+        stage.broker.guest().filter(|guest| !Arc::ptr_eq(guest, &former))
+    });
+    until(DEADLINE, "what is away is told", || stage.guest.moved(0))
+        .eq(&(Outcome::Done, units, 0))
+        .then_some(())
+        .expect("all of it");
+    stage.program.say("launch");
+    let wants = |f: &ToBroker| matches!(f, ToBroker::WantMemory { gpu: 0, .. });
+    until(DEADLINE, "a want", || (stage.heard(wants) > 0).then_some(()));
+    std::thread::sleep(STILL);
+    stage.returned(units);
+    assert_eq!(stage.answer(), [1]);
+    assert_eq!(stage.guest.word(0).0, word.0);
+    stage.check();
+    stage.guest.give_chunk(0, 64 * MIB).expect("a chunk");
+    let units = stage.swapped();
+    stage.returned(units);
+    stage.check();
+    stage.end();
+}
+
+#[test]
 fn host_memory_that_the_driver_does_not_know_yet_is_reached_through_buffers() {
     let mut stage = Stage::new(0);
     let faults = stage.machine.faults();
     stage.tell("alloc 200000000");
     let known = faults.set("delay:cuMemHostRegister_v2,before=1us").expect("it stays");
+    // While a move is under way nothing is made known to the driver: the buffers alone.
+    stage.tell("wait");
+    stage.guest.set_residency_gate(0, GATE_CLOSED);
+    let seq = stage.guest.swap_out(0, DRAIN).expect("it lives");
     stage.guest.give_chunk(0, 512 * MIB).expect("a chunk");
-    let units = stage.swapped();
-    assert!(faults.hits(known) < 8, "most of the chunk is not known yet: {}", faults.hits(known));
+    stage.tell("go");
+    let (outcome, units, _) = until(DRAIN, "a swap-out", || stage.guest.moved(seq));
+    assert_eq!((outcome, faults.hits(known)), (Outcome::Done, 1));
     stage.returned(units);
     stage.check();
-    until(DEADLINE, "the rest becomes known", || (faults.hits(known) >= 8).then_some(()));
+    until(DEADLINE, "the rest becomes known", || (faults.hits(known) >= 9).then_some(()));
     stage.tell("touch 0");
     let units = stage.swapped();
     stage.returned(units);
@@ -539,9 +584,7 @@ fn memory_that_cannot_be_moved_is_named_and_nothing_is_moved() {
     ];
     for (kind, reason) in kinds {
         stage.tell(&format!("make {kind}"));
-        let named = |f: &ToBroker| {
-            matches!(f, ToBroker::Reasons { gpu: 0, reasons } if *reasons == 1 << reason as u32)
-        };
+        let named = |f: &ToBroker| matches!(f, ToBroker::Reasons { gpu: 0, reasons } if *reasons == 1 << reason as u32);
         until(DEADLINE, kind, || (stage.heard(named) > 0).then_some(()));
         let word = stage.guest.word(0);
         assert_eq!(stage.out(), (Outcome::Unmovable, 0), "{kind}");

@@ -72,7 +72,7 @@ impl State {
         let leases = self.first_words(client, actions);
         let gpus = self.tenants.get(&id).map(|tenant| &tenant.gpus);
         let told = gpus.into_iter().flatten().zip(leases).map(|(gpu, lease)| WelcomeGpu {
-            swap: true,
+            swap: false,
             uuid: gpu.uuid,
             limit_units: gpu.limit_units,
             context_units: self.cards.get(&gpu.uuid).map_or(0, |c| c.context_estimate_units()),

@@ -190,8 +190,7 @@ impl Backing {
     fn enter(&mut self, base: CUdeviceptr, bytes: u64, home: Home, range: CUdeviceptr) {
         self.next += 1;
         let number = self.next;
-        self.allocations
-            .insert(base, Allocation { bytes, home, number, range, dying: false });
+        self.allocations.insert(base, Allocation { bytes, home, number, range, dying: false });
         if let Some(range) = self.ranges.get_mut(&range) {
             range.users += 1;
         }
@@ -261,6 +260,12 @@ impl Backing {
     #[must_use]
     pub fn is_dying(&self, base: CUdeviceptr, number: u64) -> bool {
         self.allocations.get(&base).is_some_and(|found| found.dying && found.number == number)
+    }
+
+    /// Whether anything is dying.
+    #[must_use]
+    pub fn has_dying(&self) -> bool {
+        self.allocations.values().any(|found| found.dying)
     }
 
     /// Whether anything of a context is dying.
@@ -361,8 +366,7 @@ impl Backing {
     }
 
     fn is_live(&self, piece: &Piece) -> bool {
-        piece.slab.is_some()
-            || self.allocations.get(&piece.range).is_some_and(|found| !found.dying)
+        piece.slab.is_some() || self.allocations.get(&piece.range).is_some_and(|found| !found.dying)
     }
 
     /// The next piece on a card to leave, at `after` or behind, with room for its copy: it is leaving
@@ -372,8 +376,9 @@ impl Backing {
         slot: Slot,
         after: CUdeviceptr,
     ) -> Result<Option<(Piece, bool)>, NoRoom> {
-        let wanted =
-            |piece: &&Piece| piece.home.slot == slot && piece.at == Where::Resident && self.is_live(piece);
+        let wanted = |piece: &&Piece| {
+            piece.home.slot == slot && piece.at == Where::Resident && self.is_live(piece)
+        };
         let found = self.pieces.range(after..).map(|(_, piece)| piece).find(wanted);
         let Some(address) = found.map(|piece| piece.address) else { return Ok(None) };
         let room = self.rooms.entry(slot).or_default();
@@ -407,8 +412,9 @@ impl Backing {
 
     /// The next piece on a card that is to come back: it arrives from here on.
     pub fn begin_arrive(&mut self, slot: Slot) -> Option<Piece> {
-        let wanted =
-            |piece: &&Piece| piece.home.slot == slot && piece.at == Where::Swapped && self.is_live(piece);
+        let wanted = |piece: &&Piece| {
+            piece.home.slot == slot && piece.at == Where::Swapped && self.is_live(piece)
+        };
         let address = self.pieces.values().find(wanted)?.address;
         let piece = self.pieces.get_mut(&address)?;
         piece.at = Where::Arriving;

@@ -122,7 +122,9 @@ impl World {
                 }
             }
             Step::BeginLeave | Step::BeginArrive => {}
-            Step::EndLeave(copied, unmapped, released) => self.end_leave(copied, unmapped, released),
+            Step::EndLeave(copied, unmapped, released) => {
+                self.end_leave(copied, unmapped, released)
+            }
             Step::EndArrive(created, copied) => self.end_arrive(created, copied),
             Step::Touch => self.backing.forget_copies(ON, None),
             Step::EndContext => {

@@ -149,8 +149,11 @@ fn movable(
     let made = context::seen(process, home.slot)
         .and_then(|()| backing::allocate(process, home, bytes))
         .or_else(|code| match code {
-            // Pools may have shrunk.
-            CUresult::OUT_OF_MEMORY if pool::settle_all(process, Some(home.slot)) => {
+            // Pools may have shrunk, and what was freed behind work may be there again.
+            CUresult::OUT_OF_MEMORY
+                if pool::settle_all(process, Some(home.slot)) || process.swap.is_freed_later() =>
+            {
+                process.wait_for_later();
                 backing::allocate(process, home, bytes)
             }
             code => Err(code),

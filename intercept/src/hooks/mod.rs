@@ -161,7 +161,8 @@ macro_rules! hooks {
 /// Rows that cost no memory.
 mod nothing {
     pub(crate) use super::{
-        backed::*, current::*, info::*, lookup::*, pool::nothing::*, start::*, sync::*, vmm::nothing::*,
+        backed::*, current::*, info::*, lookup::*, pool::nothing::*, start::*, sync::*,
+        vmm::nothing::*,
     };
 }
 

@@ -20,6 +20,7 @@ use super::{
     linear::{free, refuse, written},
 };
 use crate::{
+    backing,
     process::Process,
     real::{self, call},
     sys::Errno,
@@ -338,7 +339,12 @@ macro_rules! stream_ordered {
             let give = || unsafe { call::$free(address, stream) };
             let process = joined!(give());
             let _errno = Errno::keep();
-            free(process, address, give)
+            let ours = if is_capturing(stream, $per_thread) {
+                None
+            } else {
+                backing::free_in_stream(process, address)
+            };
+            ours.unwrap_or_else(|| free(process, address, give))
         }
     )*};
 }
