@@ -15,7 +15,6 @@ use halfwarp_api::{
     wire::{FRAME_BYTES, Refusal, ToBroker, ToClient, Token},
 };
 
-use halfwarp_books::Slot;
 use halfwarp_label as label;
 
 use crate::{attendant::Attendant, line, pages::Pages, process::Process, say, sys};
@@ -40,6 +39,8 @@ pub(crate) struct Card {
     pub(crate) uuid: [u8; 16],
     /// Estimate of a context's cost, in units.
     pub(crate) context_units: u32,
+    /// Memory on it is made so that it can be moved.
+    pub(crate) swap: bool,
 }
 
 /// What a successful join gives.
@@ -112,8 +113,8 @@ fn greet(identity: &Identity, socket: OwnedFd, limit: Duration) -> Result<Joined
     let mut cards = Vec::new();
     for _ in 0..gpus {
         match next(&socket, &mut Vec::new()).map_err(no_answer)? {
-            ToClient::Gpu { gpu, uuid, context, .. } => {
-                cards.push(Card { slot: gpu, uuid, context_units: context });
+            ToClient::Gpu { gpu, uuid, context, swap, .. } => {
+                cards.push(Card { slot: gpu, uuid, context_units: context, swap });
             }
             other => return Err((Refusal::Malformed, format!("the broker sent {other:?}"))),
         }
@@ -139,21 +140,22 @@ pub(crate) fn listen(process: &'static Process) -> io::Result<()> {
     sys::spawn_without_signals(c"halfwarp", STACK_BYTES, move || {
         let mut attendant = Attendant::default();
         loop {
-            let mut packet = [0; FRAME_BYTES];
+            let (mut packet, mut files) = ([0; FRAME_BYTES], Vec::new());
             process.gates.set_attending(true);
             let nap = attendant.step(process).unwrap_or(line::LOOK);
             process.gates.set_attending(false);
-            match process.line.receive(&mut packet, &process.gates.bell, nap) {
+            match process.line.receive(&mut packet, &mut files, &process.gates.bell, nap) {
                 Ok(0) => {}
                 Ok(got) => match ToClient::decode(packet.get(..got).unwrap_or_default()) {
-                    Ok(ToClient::Drain { seq, gpu, within_ns }) => {
-                        attendant.begin_drain(seq, Slot(gpu), within_ns);
+                    Ok(frame) => {
+                        if !attendant.hear(process, frame, &files) {
+                            process.hear(frame);
+                        }
                     }
-                    Ok(frame) => process.hear(frame),
                     Err(_) => {}
                 },
                 Err(_) => {
-                    rejoin(process);
+                    rejoin(process, &mut attendant);
                     attendant.forget(process);
                 }
             }
@@ -162,12 +164,25 @@ pub(crate) fn listen(process: &'static Process) -> io::Result<()> {
 }
 
 /// The broker is gone, or our connection to it: caps hold by the ledger alone until one is back.
-fn rejoin(process: &'static Process) {
+fn rejoin(process: &'static Process, attendant: &mut Attendant) {
     label::broker_lost();
     process.mail.lose_all();
+    attendant.broker_lost();
     loop {
-        thread::sleep(RETRY);
-        if let Ok(joined) = join(&process.identity, JOIN_TIMEOUT) {
+        process.gates.set_attending(true);
+        let nap = attendant.step(process).unwrap_or(RETRY).min(RETRY);
+        process.gates.set_attending(false);
+        // Nothing can be heard; frees ring.
+        process.gates.bell.wait(-1, nap);
+        // What is under way on the card is brought to its end first: what is held is counted then.
+        if !attendant.is_settled() {
+            continue;
+        }
+        let Ok(socket) = sys::connect(&process.identity.socket, RETRY) else { continue };
+        process.swap.set_busy(true);
+        let joined = greet(&process.identity, socket, JOIN_TIMEOUT);
+        process.swap.set_busy(false);
+        if let Ok(joined) = joined {
             process.adopt(joined);
             return;
         }

@@ -13,12 +13,12 @@
 //!
 //! A context with an open capture gets no mark: there the closed gate alone ends the turn.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{os::fd::OwnedFd, sync::atomic::Ordering, time::Duration};
 
 use halfwarp_api::{
     GPUS,
     shm::{ClientPage, SLOTS},
-    wire::ToBroker,
+    wire::{Outcome, ToBroker, ToClient},
 };
 use halfwarp_books::Slot;
 use halfwarp_gate::pass;
@@ -26,10 +26,13 @@ use halfwarp_label as label;
 use shim_cuda_headers::CUstreamCaptureMode;
 
 use crate::{
+    chunks::Chunks,
     gates,
     mark::{Marks, State},
+    mover::Mover,
     process::Process,
     real::bare,
+    reaper::Reaper,
     wait,
 };
 
@@ -76,9 +79,46 @@ pub(crate) struct Attendant {
     former: Option<&'static ClientPage>,
     current: Option<&'static ClientPage>,
     relaxed: bool,
+    reaper: Reaper,
+    chunks: Chunks,
+    /// Moves, in the order in which they were asked for; one at a time.
+    moves: Vec<Mover>,
 }
 
 impl Attendant {
+    /// Takes a frame that is our thread's own business; false if it is not.
+    pub(crate) fn hear(&mut self, process: &Process, frame: ToClient, files: &[OwnedFd]) -> bool {
+        match frame {
+            ToClient::Drain { seq, gpu, within_ns } => self.begin_drain(seq, Slot(gpu), within_ns),
+            ToClient::Chunk { gpu, chunk, bytes } => {
+                if let [file] = files {
+                    self.chunks.enter(process, Slot(gpu), chunk, file, bytes);
+                }
+            }
+            ToClient::DropChunk { chunk } => self.chunks.drop(process, chunk),
+            ToClient::SwapOut { seq, gpu, within_ns } => {
+                pass::closed();
+                self.moves.push(Mover::out(seq, Slot(gpu), within_ns));
+            }
+            ToClient::SwapIn { seq, gpu, units } => {
+                self.moves.push(Mover::back(seq, Slot(gpu), units));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The broker is gone: moves are brought to an end.
+    pub(crate) fn broker_lost(&mut self) {
+        self.moves.truncate(1);
+        self.moves.iter_mut().for_each(Mover::cut_short);
+    }
+
+    /// Nothing is on its way between card and host.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.moves.is_empty() || wait::is_ending()
+    }
+
     /// The broker asks for a drain.
     pub(crate) fn begin_drain(&mut self, seq: u32, slot: Slot, within_ns: u64) {
         label::drain_asked();
@@ -98,6 +138,22 @@ impl Attendant {
             *quiet = Quiet::default();
         }
         self.note_pages(process);
+        self.chunks.orphan(process);
+        process.forget_reasons();
+        for slot in process.slots() {
+            let bytes = process.swap.backing().swapped_bytes(*slot);
+            if let Some(swapped @ 1..) = halfwarp_api::units(bytes) {
+                // What the new broker can't know: how much lies in host copies.
+                let ended = ToBroker::SwapEnded {
+                    seq: 0,
+                    gpu: slot.0,
+                    outcome: Outcome::Done,
+                    swapped,
+                    taken: 0,
+                };
+                let _ = process.line.send(&ended.encode());
+            }
+        }
     }
 
     fn note_pages(&mut self, process: &Process) {
@@ -128,6 +184,9 @@ impl Attendant {
             }
         });
         self.drains = drains;
+        if let Some(look) = self.step_memory(process) {
+            sooner(look);
+        }
         for slot in process.slots() {
             if let Some(look) = self.step_quiet(process, *slot) {
                 sooner(look);
@@ -136,12 +195,48 @@ impl Attendant {
         next
     }
 
+    /// Goes on with what moves or ends; when to look again, if at all.
+    fn step_memory(&mut self, process: &Process) -> Option<Duration> {
+        if !process.slots().iter().any(|slot| process.swap.is_on(*slot)) {
+            return None;
+        }
+        self.relax();
+        process.tell_reasons();
+        let mut next = self.reaper.step(process);
+        let passing = self.is_anyone_inside();
+        if let Some(first) = self.moves.first_mut() {
+            match first.step(process, &self.chunks, &mut self.reaper, passing) {
+                Some(look) => next = Some(next.map_or(look, |next| next.min(look))),
+                None => {
+                    self.moves.remove(0);
+                    next = Some(Duration::ZERO);
+                }
+            }
+        } else if let Some(look) = self.chunks.step(process) {
+            next = Some(next.map_or(look, |next| next.min(look)));
+        }
+        next
+    }
+
+    /// Whether a thread is between a gate and the driver's return, with whatever call.
+    fn is_anyone_inside(&self) -> bool {
+        let inside = |page: &ClientPage| {
+            let [single @ .., shared] = &page.slots;
+            let _: &[_; SLOTS - 1] = single;
+            single.iter().any(|thread| {
+                pass::is_inside(&thread.announced)
+                    && wait::is_alive(thread.tid.load(Ordering::Relaxed))
+            }) || pass::is_inside(&shared.announced)
+        };
+        [self.current, self.former].into_iter().flatten().any(inside)
+    }
+
     /// Whether a drain has come to its end, and how.
     fn step_drain(&mut self, process: &Process, drain: &mut Drain) -> Option<bool> {
         let late = wait::now_ns() >= drain.until_ns;
         if drain.marks.is_none() && !self.is_passing(drain.slot) {
             self.relax();
-            drain.marks = Some(Marks::set(process, drain.slot));
+            drain.marks = Some(Marks::set(process, &[drain.slot]));
             label::drain_marked();
         }
         match drain.marks.as_mut().map(Marks::look) {
@@ -202,7 +297,7 @@ impl Attendant {
         }
         self.relax();
         let quiet = self.quiet.get_mut(usize::from(slot.0))?;
-        let state = quiet.marks.get_or_insert_with(|| Marks::set(process, slot)).look();
+        let state = quiet.marks.get_or_insert_with(|| Marks::set(process, &[slot])).look();
         match state {
             State::Running => Some(IDLE_LOOK),
             // Work beside an open capture can't be seen.

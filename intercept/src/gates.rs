@@ -19,7 +19,7 @@
 
 use std::{
     ffi::c_uint,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     time::Duration,
 };
 
@@ -50,6 +50,8 @@ use crate::{
 
 /// The longest sleep at a gate before it is looked at again.
 const LOOK: Duration = Duration::from_millis(250);
+/// From one look to the next while memory is away and no gate says so.
+const AWAY: Duration = Duration::from_millis(2);
 /// A broker that has called itself alive until so long ago is gone, or stopped.
 const DESERTED_NS: u64 = 1_000_000_000;
 
@@ -72,6 +74,8 @@ pub(crate) struct Card {
     waiting: AtomicU32,
     /// The lease number for which the broker was told that we wait, plus one.
     wanted: AtomicU64,
+    /// The residency number for which the broker was told that we wait, plus one.
+    memory_wanted: AtomicU64,
     pub(crate) meter: Meter,
     /// Launches under a bound; wraps.
     pub(crate) launches: AtomicU32,
@@ -115,6 +119,7 @@ impl Gates {
     pub(crate) fn forget_what_was_said(&self) {
         for card in &self.cards {
             card.wanted.store(0, Ordering::Relaxed);
+            card.memory_wanted.store(0, Ordering::Relaxed);
             card.rung.store(0, Ordering::Relaxed);
         }
     }
@@ -123,9 +128,10 @@ impl Gates {
 /// A call that touches device memory.
 #[inline(always)]
 pub(crate) fn memory(call: impl FnOnce() -> CUresult) -> CUresult {
-    if let Some((slot, card)) = thread::here().quick(life::epoch()) {
+    let epoch = life::epoch();
+    if let Some((slot, card)) = thread::here().quick(epoch) {
         let before = pass::announce(slot, Announcement::MEMORY);
-        if pass::is_open(&card.residency_gate) {
+        if pass::is_open(&card.residency_gate) && is_still(epoch) {
             let code = call();
             pass::withdraw(slot, before);
             return code;
@@ -148,14 +154,24 @@ fn memory_slow(call: impl FnOnce() -> CUresult) -> CUresult {
     }
 }
 
+/// Whether what the thread knew before it announced itself is still right. Asked after the gates: who
+/// moved memory has begun another epoch before they opened.
+#[inline(always)]
+fn is_still(epoch: u64) -> bool {
+    fence(Ordering::Acquire);
+    life::epoch() == epoch
+}
+
 /// A launch.
 #[inline(always)]
 pub(crate) fn launch(facts: impl FnOnce() -> Facts, call: impl FnOnce() -> CUresult) -> CUresult {
-    if let Some((slot, card)) = thread::here().quick(life::epoch()) {
+    let epoch = life::epoch();
+    if let Some((slot, card)) = thread::here().quick(epoch) {
         let before = pass::announce(slot, Announcement::launch(None));
         if pass::is_open(&card.residency_gate)
             && pass::is_open(&card.lease_gate)
             && card.bound_ns.load(Ordering::Relaxed) == 0
+            && is_still(epoch)
         {
             let code = call();
             pass::withdraw(slot, before);
@@ -226,6 +242,7 @@ fn enter(facts: Option<&Facts>) -> Result<Entered, Option<CUresult>> {
             if bounded.is_some() {
                 tell_of_launch(process, here.page(), card);
             }
+            process.swap.note_touch();
             label::gate_passed();
             return Ok(entered);
         }
@@ -311,6 +328,12 @@ fn look(process: &Process, page: &BrokerPage, launch: Option<Option<Slot>>) -> O
     if let Some(slot) = process.slots().iter().copied().find(shut) {
         return Some(Closed { slot, lease: false });
     }
+    // A broker that has just come may not know that memory is away.
+    if process.swap.is_away() {
+        let away = |slot: &Slot| process.swap.backing().swapped_bytes(*slot) > 0;
+        let slot = process.slots().iter().copied().find(away).or(process.slots().first().copied());
+        return slot.map(|slot| Closed { slot, lease: false });
+    }
     let shut = |slot: &Slot| gate(*slot).is_some_and(|gpu| !pass::is_open(&gpu.lease_gate));
     let slot = match launch? {
         Some(slot) => Some(slot).filter(shut),
@@ -335,6 +358,11 @@ fn sleep_at(process: &Process, page: &BrokerPage, closed: Closed) {
     if closed.lease {
         card.waiting.fetch_add(1, Ordering::Relaxed);
         want(process, gpu, card, closed.slot);
+    } else {
+        want_memory(process, gpu, card, closed.slot);
+        if pass::is_open(gate) && process.swap.is_away() {
+            std::thread::sleep(AWAY);
+        }
     }
     let seen = gate.load(Ordering::Acquire);
     if seen != pass::OPEN && !wait::is_ending() {
@@ -358,6 +386,20 @@ fn want(process: &Process, gpu: &BrokerGpu, card: &Card, slot: Slot) {
         card.wanted.store(0, Ordering::Relaxed);
     }
     label::want_sent();
+}
+
+/// Tells the broker that a thread waits for memory, once for each residency number.
+fn want_memory(process: &Process, gpu: &BrokerGpu, card: &Card, slot: Slot) {
+    let residency = gpu.residency.load(Ordering::Acquire);
+    let said = card.memory_wanted.swap(u64::from(residency) + 1, Ordering::Relaxed);
+    if said == u64::from(residency) + 1 {
+        return;
+    }
+    // A broker that does not read must not hold the program up.
+    if process.line.send_now(&ToBroker::WantMemory { gpu: slot.0, residency }.encode()).is_err() {
+        card.memory_wanted.store(0, Ordering::Relaxed);
+    }
+    label::want_memory_sent();
 }
 
 /// Under a bound somebody wants to know when the launches end: our thread looks.
@@ -387,6 +429,8 @@ pub(crate) fn refresh(process: &Process, here: &Here) {
         let pages = process.pages();
         let (slot, shares) = claim(&pages.client.slots);
         let only = match process.slots() {
+            // While memory is away nobody passes quickly.
+            _ if process.swap.is_away() => None,
             [slot] => pages.broker.gpus.get(usize::from(slot.0)),
             _ => None,
         };

@@ -8,7 +8,8 @@
 //! `line` (the connection), `mail` (questions to the broker), `look` (one without having joined), `hooks` (the rows we answer), `gates`
 //! (may this call go on now?), `thread` (what each thread has at hand for that), `contexts` and
 //! `capture` (where calls of ours are allowed), `metering` (what is in flight), `attendant` and `mark`
-//! (our thread's part: draining, idleness), `sys` and `wait` (every libc call), `say` (the one line we
+//! (our thread's part: draining, idleness), `swap` (memory that can be moved), `backing` (made and freed),
+//! `reaper`, `chunks`, `mover`, `copies` and `staging` (our thread's part in that), `sys` and `wait` (every libc call), `say` (the one line we
 //! may write).
 //!
 //! We are a guest: no exit, no panic across the boundary, no lock held while the driver is called or
@@ -17,8 +18,11 @@
 
 mod attach;
 mod attendant;
+mod backing;
 mod capture;
+mod chunks;
 mod contexts;
+mod copies;
 mod facts;
 mod gates;
 mod hooks;
@@ -28,13 +32,17 @@ mod look;
 mod mail;
 mod mark;
 mod metering;
+mod mover;
 mod open;
 mod pages;
 mod process;
 mod real;
+mod reaper;
 mod rule;
 mod say;
 mod search;
+mod staging;
+mod swap;
 mod sys;
 mod thread;
 mod wait;

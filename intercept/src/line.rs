@@ -82,6 +82,7 @@ impl Line {
     pub(crate) fn receive(
         &self,
         packet: &mut [u8],
+        descriptors: &mut Vec<OwnedFd>,
         bell: &Bell,
         at_most: Duration,
     ) -> io::Result<usize> {
@@ -89,7 +90,7 @@ impl Line {
             return Ok(0);
         }
         // What can be read is asked once more whether it is ours: that sleep was long.
-        match sys::receive(self.own().number()?, packet, &mut Vec::new()) {
+        match sys::receive(self.own().number()?, packet, descriptors) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             other => other,

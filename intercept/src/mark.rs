@@ -34,7 +34,7 @@ struct Mark {
     event: CUevent,
 }
 
-/// The marks of one card.
+/// The marks of some cards.
 #[derive(Debug)]
 pub(crate) struct Marks {
     open: Vec<Mark>,
@@ -42,10 +42,10 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Sets a mark in every context of a card.
-    pub(crate) fn set(process: &Process, slot: Slot) -> Self {
+    /// Sets a mark in every context of these cards.
+    pub(crate) fn set(process: &Process, slots: &[Slot]) -> Self {
         let mut marks = Self { open: Vec::new(), captured: false };
-        for context in process.gates.contexts.on(slot) {
+        for context in slots.iter().flat_map(|slot| process.gates.contexts.on(*slot)) {
             for _ in 0..context.leave_captures_of_the_dead() {
                 process.gates.guests.lift();
             }

@@ -34,7 +34,9 @@ use crate::{
     mail::{Answer, Mail, Question},
     pages::Pages,
     real::{self, call},
-    say, sys,
+    say,
+    swap::Swap,
+    sys,
     wait::{self, Bell},
 };
 
@@ -61,6 +63,7 @@ pub(crate) struct Process {
     /// By CUDA's device ordinal.
     by_ordinal: Vec<Slot>,
     pub(crate) gates: Gates,
+    pub(crate) swap: Swap,
     books: Mutex<Books>,
     /// Whether there has been a stream-ordered pool.
     pools: AtomicBool,
@@ -119,11 +122,15 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
         cards,
         by_ordinal,
         gates: Gates::new(bell),
+        swap: Swap::default(),
         books: Mutex::new(Books::default()),
         pools: AtomicBool::new(false),
         graph_memory: AtomicBool::new(false),
         overhead_decided: Condvar::new(),
     });
+    for card in process.cards.iter().filter(|card| card.swap) {
+        process.swap.set_on(Slot(card.slot));
+    }
     // Kept for ever: our thread and all others refer to it.
     let process: &'static Process = Box::leak(process);
     if let Err(error) = attach::listen(process) {
@@ -240,7 +247,11 @@ impl Process {
     }
 
     /// Applies `change` to a card's ledger word, with no re-join in between.
-    fn with_word<R>(&self, slot: Slot, change: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
+    pub(crate) fn with_word<R>(
+        &self,
+        slot: Slot,
+        change: impl FnOnce(&AtomicU64) -> R,
+    ) -> Option<R> {
         let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
         pages.client.ledger.get(usize::from(slot.0)).map(|line| change(&line.word))
     }
@@ -456,8 +467,8 @@ impl Process {
             ToClient::Slice { .. } | ToClient::Member { .. } | ToClient::Seen => {}
             ToClient::Taken { seq, .. } => self.mail.deliver(seq, |_| Answer::Taken),
             // Our thread's own business (`attendant`).
-            ToClient::Drain { .. } => {}
-            ToClient::Chunk { .. }
+            ToClient::Drain { .. }
+            | ToClient::Chunk { .. }
             | ToClient::DropChunk { .. }
             | ToClient::SwapOut { .. }
             | ToClient::SwapIn { .. } => {}

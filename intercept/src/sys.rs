@@ -125,6 +125,32 @@ pub(crate) fn map_shared(file: &OwnedFd, bytes: usize, writable: bool) -> io::Re
     Ok(page)
 }
 
+/// Private memory of our own, not inherited by a forked child.
+pub(crate) fn map_private(bytes: usize) -> Option<*mut c_void> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new anonymous mapping, at no address of ours.
+    let at = unsafe { libc::mmap(null_mut(), bytes, prot, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the mapping just made.
+    unsafe { libc::madvise(at, bytes, libc::MADV_DONTFORK) };
+    Some(at)
+}
+
+/// Copies between two mappings of ours.
+pub(crate) fn copy(to: *mut c_void, from: *mut c_void, bytes: usize) {
+    // SAFETY: both are mapped with at least so many bytes, and are different mappings.
+    unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast::<u8>(), bytes) };
+}
+
+/// Unmaps what [`map_shared`] or [`map_private`] mapped.
+pub(crate) fn unmap(at: *mut c_void, bytes: usize) {
+    // SAFETY: a mapping of ours, to which nothing refers any more.
+    unsafe { libc::munmap(at, bytes) };
+}
+
 /// Size of the file behind a descriptor.
 pub(crate) fn file_bytes(file: &OwnedFd) -> io::Result<u64> {
     // SAFETY: all-zero is a valid stat buffer.

@@ -21,7 +21,7 @@ use halfwarp_api::{
         PAGE_MAGIC,
     },
     version::CURRENT,
-    wire::{FRAME_BYTES, ToBroker, ToClient},
+    wire::{FRAME_BYTES, Outcome, ToBroker, ToClient},
 };
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
@@ -48,6 +48,8 @@ pub struct Pretended {
 #[derive(Debug)]
 struct Shared {
     uuids: Vec<[u8; 16]>,
+    /// Whether its tenants' memory is to be made so that it can be moved.
+    swap: bool,
     guests: Mutex<Vec<Arc<Guest>>>,
     /// Whether it says that it is alive.
     alive: AtomicBool,
@@ -62,6 +64,7 @@ pub struct Guest {
     client: &'static ClientPage,
     said: Mutex<Vec<(Instant, ToBroker)>>,
     next_seq: AtomicU32,
+    next_chunk: AtomicU32,
     ended: AtomicBool,
 }
 
@@ -73,9 +76,20 @@ impl Pretended {
     /// If it can't.
     #[must_use]
     pub fn new(folder: &Path, uuids: Vec<[u8; 16]>) -> Self {
+        Self::with_swap(folder, uuids, false)
+    }
+
+    /// As [`Self::new`], for tenants with or without swap.
+    ///
+    /// # Panics
+    ///
+    /// If it can't.
+    #[must_use]
+    pub fn with_swap(folder: &Path, uuids: Vec<[u8; 16]>, swap: bool) -> Self {
         let path = folder.join("join.sock");
         let shared = Arc::new(Shared {
             uuids,
+            swap,
             guests: Mutex::default(),
             alive: AtomicBool::new(true),
             over: AtomicBool::new(false),
@@ -179,7 +193,7 @@ fn serve(socket: OwnedFd, shared: &Shared) -> io::Result<()> {
             uuid: *uuid,
             limit: LIMIT_UNITS,
             context: CONTEXT_UNITS,
-            swap: false,
+            swap: shared.swap,
         };
         send(&socket, &card.encode(), SendFlags::NOSIGNAL)?;
     }
@@ -190,6 +204,7 @@ fn serve(socket: OwnedFd, shared: &Shared) -> io::Result<()> {
         client,
         said,
         next_seq: AtomicU32::new(1 << 20),
+        next_chunk: AtomicU32::new(1),
         ended: AtomicBool::new(false),
     });
     guest.say_alive();
@@ -204,8 +219,8 @@ fn serve(socket: OwnedFd, shared: &Shared) -> io::Result<()> {
     heard
 }
 
-fn send_with(socket: &OwnedFd, frame: &ToClient, files: &[OwnedFd; 2]) -> io::Result<()> {
-    let borrowed = [files[0].as_fd(), files[1].as_fd()];
+fn send_with(socket: &OwnedFd, frame: &ToClient, files: &[OwnedFd]) -> io::Result<()> {
+    let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&borrowed));
@@ -247,7 +262,15 @@ impl Guest {
             ToBroker::ContextMade { seq, gpu, charged } => {
                 ToClient::Overhead { seq, gpu, units: charged }
             }
-            ToBroker::Want { .. } | ToBroker::Drained { .. } | ToBroker::Idle { .. } => {
+            ToBroker::Want { .. }
+            | ToBroker::Drained { .. }
+            | ToBroker::Idle { .. }
+            | ToBroker::Reasons { .. }
+            | ToBroker::ChunkGone { .. }
+            | ToBroker::Left { .. }
+            | ToBroker::SwapEnded { .. }
+            | ToBroker::SwappedFreed { .. }
+            | ToBroker::WantMemory { .. } => {
                 self.said().push((Instant::now(), frame));
                 return Ok(());
             }
@@ -260,7 +283,7 @@ impl Guest {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything that it has said about leases, with the time.
+    /// Everything that it has said about leases and swaps, with the time.
     #[must_use]
     pub fn heard(&self) -> Vec<(Instant, ToBroker)> {
         self.said().clone()
@@ -295,7 +318,81 @@ impl Guest {
 
     /// Puts a card's residency gate to this value and wakes whoever waits there.
     pub fn set_residency_gate(&self, slot: u8, value: u32) {
+        self.gpu(slot).residency.fetch_add(1, Ordering::SeqCst);
         set(&self.gpu(slot).residency_gate, value);
+    }
+
+    /// Makes a chunk of host memory for it; its number.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such memory, or the process has ended.
+    pub fn give_chunk(&self, slot: u8, bytes: u64) -> io::Result<u32> {
+        let memory = memfd_create(c"chunk", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&memory, bytes)?;
+        let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
+        send_with(&self.socket, &ToClient::Chunk { gpu: slot, chunk, bytes }, &[memory])?;
+        Ok(chunk)
+    }
+
+    /// Ends the connection, as a broker does that dies.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended already.
+    pub fn hang_up(&self) -> io::Result<()> {
+        rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both)?;
+        Ok(())
+    }
+
+    /// Asks for a chunk back.
+    ///
+    /// # Errors
+    ///
+    /// If the process has ended.
+    pub fn drop_chunk(&self, chunk: u32) -> io::Result<()> {
+        self.say(ToClient::DropChunk { chunk })
+    }
+
+    /// Asks it to move what lies on a card; the number that its answer will have.
+    ///
+    /// # Errors
+    ///
+    /// If the process has ended.
+    pub fn swap_out(&self, slot: u8, within: Duration) -> io::Result<u32> {
+        let seq = self.next_seq.fetch_add(1, Ordering::Relaxed);
+        let within_ns = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
+        self.say(ToClient::SwapOut { seq, gpu: slot, within_ns })?;
+        Ok(seq)
+    }
+
+    /// Lets it bring back what it moved; the number that its answer will have.
+    ///
+    /// # Errors
+    ///
+    /// If the process has ended.
+    pub fn swap_in(&self, slot: u8, units: u32) -> io::Result<u32> {
+        let seq = self.next_seq.fetch_add(1, Ordering::Relaxed);
+        self.say(ToClient::SwapIn { seq, gpu: slot, units })?;
+        Ok(seq)
+    }
+
+    /// The end of a move, once it is there: how, what is swapped, what was taken.
+    #[must_use]
+    pub fn moved(&self, wanted: u32) -> Option<(Outcome, u32, u32)> {
+        self.said().iter().find_map(|(_, frame)| match frame {
+            ToBroker::SwapEnded { seq, outcome, swapped, taken, .. } if *seq == wanted => {
+                Some((*outcome, *swapped, *taken))
+            }
+            _ => None,
+        })
+    }
+
+    /// Both halves of its ledger word: held and allowed.
+    #[must_use]
+    pub fn word(&self, slot: u8) -> (u32, u32) {
+        let word = self.client.ledger[usize::from(slot)].word.load(Ordering::SeqCst);
+        (word as u32, (word >> 32) as u32)
     }
 
     /// Asks for a drain; the number that its answer will have.

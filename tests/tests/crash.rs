@@ -18,6 +18,27 @@ const WITHOUT_BROKER: &[&str] = &["broker_lost", "rejoin_adopted", "rejoin_count
 /// Reached only where leases are given and taken: `gates.rs` has these.
 const AT_A_GATE: &[&str] =
     &["want_sent", "gate_waiting", "drain_asked", "drain_marked", "drained_sent", "idle_sent"];
+/// Reached only where memory is moved: `swap_library.rs` has these.
+const AT_A_SWAP: &[&str] = &[
+    "want_memory_sent",
+    "chunk_mapped",
+    "chunk_unmapped",
+    "piece_pinned",
+    "swap_out_asked",
+    "copy_out_begun",
+    "copy_staged",
+    "copied_out",
+    "piece_unmapped",
+    "handle_released",
+    "units_left",
+    "swap_in_asked",
+    "handle_created",
+    "piece_mapped",
+    "copy_in_begun",
+    "copied_in",
+    "swap_done",
+    "swap_ended_sent",
+];
 
 #[test]
 fn a_process_killed_at_any_label_leaves_nothing_behind() {
@@ -37,7 +58,8 @@ fn a_process_killed_at_any_label_leaves_nothing_behind() {
     let alone = held();
     assert!(alone >= 512 * MIB, "the neighbour holds {alone} bytes");
 
-    let elsewhere = |name: &str| WITHOUT_BROKER.contains(&name) || AT_A_GATE.contains(&name);
+    let elsewhere =
+        |name: &str| [WITHOUT_BROKER, AT_A_GATE, AT_A_SWAP].iter().any(|l| l.contains(&name));
     for label in listed().filter(|label| !elsewhere(label.name)) {
         let go = machine.runtime_dir().join(format!("go-{}", label.name));
         let mut victim = machine

@@ -233,6 +233,10 @@ numbered! {
         Stopped = 8 "stopped",
         NoPin = 9 "no-pin",
         Mps = 10 "mps",
+        /// The program's own handles of virtual memory.
+        OwnVmm = 11 "own-vmm",
+        /// Managed, imported or otherwise made by the driver as a whole.
+        Plain = 12 "plain",
     }
 }
 

@@ -7,10 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+mod backing;
 mod contexts;
 mod graphs;
+mod host;
 mod physical;
 mod pools;
+mod slab;
 mod spread;
 
 use std::collections::BTreeMap;
@@ -23,8 +26,12 @@ use shim_cuda_headers::{
 };
 use spread::Map;
 
+pub use backing::{
+    Backing, Freeing, Gone, Home, NoRoom, PIECE_BYTES, Piece, SLAB_BYTES, Seen, Where,
+};
 pub use contexts::{Anew, Begin};
 pub use graphs::{GraphMemory, Graphs};
+pub use host::{Chunk, Extent, Room};
 pub use physical::Mapping;
 pub use pools::{Known, Look, PoolId, Pools, Settled, Source};
 
@@ -191,4 +198,34 @@ impl Books {
         self.allocations.remove(&place);
         self.free(entry)
     }
+}
+
+/// What the broker wants to know of memory that can't be moved.
+impl Books {
+    /// Which kinds of such memory there are on a card: arrays, pools, a program's own handles, other.
+    #[must_use]
+    pub fn unmovable(&self, slot: Slot) -> Unmovable {
+        let mut found = Unmovable::default();
+        for (place, entry) in &self.allocations {
+            if entry.allocation.slot == slot {
+                match (place, entry.allocation.within) {
+                    (Place::Array(_) | Place::Mipmapped(_), _) => found.arrays = true,
+                    (Place::Address(_), Within::Pool(_)) => found.pools = true,
+                    (Place::Address(_), Within::Context(_)) => found.others = true,
+                }
+            }
+        }
+        found.pools |= self.pools.reserves(slot);
+        found.handles = self.has_physical(slot);
+        found
+    }
+}
+
+/// Kinds of memory that can't be moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unmovable {
+    pub arrays: bool,
+    pub pools: bool,
+    pub handles: bool,
+    pub others: bool,
 }

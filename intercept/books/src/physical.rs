@@ -156,6 +156,11 @@ impl Books {
             .collect()
     }
 
+    /// Whether a card has any.
+    pub(crate) fn has_physical(&self, slot: Slot) -> bool {
+        self.physical.values().any(|physical| physical.slot == slot)
+    }
+
     fn free_if_unused(&mut self, id: u64) -> Option<Freed> {
         let physical = *self.physical.get(&id)?;
         if physical.handles > 0 || physical.mappings > 0 || physical.exports > 0 {

@@ -130,6 +130,11 @@ impl Pools {
         looks.map(|(id, pool)| Look { id: *id, source: pool.source, steps: pool.steps }).collect()
     }
 
+    /// Whether pools hold memory of a card.
+    pub(crate) fn reserves(&self, slot: Slot) -> bool {
+        self.all.values().any(|pool| pool.slot == slot && pool.charged > 0)
+    }
+
     /// The same for one pool.
     #[must_use]
     pub fn look(&self, id: PoolId) -> Option<Look> {

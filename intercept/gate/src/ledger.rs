@@ -103,6 +103,14 @@ pub fn admit(word: &AtomicU64, granted: u32, wanted: u32) -> bool {
     }
 }
 
+/// `units` have left the card for the host: they are neither held nor allowed any more.
+pub fn leave(word: &AtomicU64, units: u32) {
+    let _ = step(word, |l| {
+        let held = l.held.saturating_sub(units);
+        Some(Ledger { held, allowed: l.allowed.saturating_sub(units).max(held) })
+    });
+}
+
 /// Lowers `allowed` to what is held and returns the units given back.
 pub fn give_back(word: &AtomicU64) -> u32 {
     let mut seen = word.load(Relaxed);

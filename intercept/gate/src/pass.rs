@@ -101,6 +101,13 @@ pub fn is_launching(slot: &AtomicU32, card: u8) -> bool {
         && (said == Announcement::launch(None) || said == Announcement::launch(Some(card)))
 }
 
+/// Whether the thread of this slot is between a gate and the driver, with whatever call: device memory
+/// is one.
+#[must_use]
+pub fn is_inside(slot: &AtomicU32) -> bool {
+    slot.load(Ordering::Acquire) != 0
+}
+
 /// Whether a thread without a slot of its own is about to launch, on whichever card.
 #[must_use]
 pub fn is_launching_shared(slot: &AtomicU32) -> bool {

@@ -14,7 +14,7 @@ use super::{
     linear::{is_allocated, refuse},
     pool,
 };
-use crate::{capture, process::Process, real::call, sys::Errno, thread};
+use crate::{backing, capture, process::Process, real::call, sys::Errno, thread};
 
 /// Releases what the books say is free.
 pub(super) fn release_all(process: &Process, freed: impl IntoIterator<Item = Freed>) {
@@ -119,7 +119,9 @@ fn left(process: &Process, overhead: Option<Freed>) {
 
 /// Enters the end of what was in a context before `mark`; of what was entered since, the driver says
 /// whether it is still there.
-fn end(process: &Process, context: CUcontext, mark: Mark) {
+fn end(process: &Process, context: CUcontext, mark: Mark, latest: u64) {
+    backing::end_context(process, context, latest);
+    process.note_unmovable();
     let (freed, unsure) = process.books().end_context(context, mark);
     release_all(process, freed);
     for (place, entry) in unsure {
@@ -139,11 +141,12 @@ macro_rules! destroys {
             let process = joined!(destroy());
             let _errno = Errno::keep();
             let mark = process.books().mark();
+            let latest = process.swap.backing().latest();
             let ending = capture::begin_end(process, Some(context));
             let code = destroy();
             capture::finish_end(process, ending, code.is_ok());
             if code.is_ok() {
-                end(process, context, mark);
+                end(process, context, mark, latest);
                 // If the handle stands for a later one already, that has taken its place.
                 let freed = process.books().leave_context(context, mark).ok().flatten();
                 left(process, freed);
@@ -165,19 +168,19 @@ fn is_active(device: CUdevice) -> bool {
 
 /// A primary context was given up or reset by a call that began after `mark`. The driver says
 /// whether it is gone: one that others have retained is not, or is there anew.
-fn primary_ended(process: &Process, device: CUdevice, was_reset: Option<Mark>) {
+fn primary_ended(process: &Process, device: CUdevice, was_reset: Option<Mark>, latest: u64) {
     /// Another thread may retain it each time.
     const LOOKS: usize = 16;
     let Some(context) = process.books().primary_of(device) else { return };
     if let Some(mark) = was_reset {
-        end(process, context, mark);
+        end(process, context, mark, latest);
     }
     for _ in 0..LOOKS {
         let mark = process.books().mark();
         if is_active(device) {
             return;
         }
-        end(process, context, mark);
+        end(process, context, mark, latest);
         let freed = process.books().leave_context(context, mark);
         if let Ok(freed) = freed {
             return left(process, freed);
@@ -194,13 +197,14 @@ macro_rules! primary_ends {
             let process = joined!(give_up());
             let _errno = Errno::keep();
             let mark = process.books().mark();
+            let latest = process.swap.backing().latest();
             let primary = process.books().primary_of(device);
             let ending = capture::begin_end(process, primary);
             let code = give_up();
             let gone = code.is_ok() && ($resets || last_release(process, device));
             capture::finish_end(process, ending, gone);
             if gone {
-                primary_ended(process, device, $resets.then_some(mark));
+                primary_ended(process, device, $resets.then_some(mark), latest);
             }
             code
         }

@@ -20,13 +20,15 @@ use halfwarp_label as label;
 use shim_cuda_headers::{CUdeviceptr, CUdeviceptr_v1, CUpointer_attribute, CUresult, DriverFn};
 
 use super::{context, current, joined, pool};
-use crate::{process::Process, real::call, sys::Errno};
+use crate::{backing, process::Process, real::call, sys::Errno};
 
 /// The driver backs managed memory in pieces of this size.
 const MANAGED_GRANULE_BYTES: u64 = 2 << 20;
 /// Rows of pitched memory begin at multiples of this on every card so far; what the driver really
 /// chose is charged afterwards.
 const PITCH_BYTES: u64 = 512;
+/// The driver refuses every other size of an element.
+const ELEMENT_BYTES: &[c_uint] = &[4, 8, 16];
 
 /// Charges `bytes`, lets the driver allocate, and enters what it gave. `made` returns the driver's
 /// code and the address or handle.
@@ -68,6 +70,7 @@ fn enter(process: &Process, place: Place, allocation: Allocation, mut before: Ma
         if !books.has_ended_since(allocation.within, before) {
             let freed = books.enter(place, allocation);
             drop(books);
+            process.note_unmovable();
             return context::release_all(process, freed);
         }
         before = books.now();
@@ -105,6 +108,7 @@ pub(super) fn free(
     let taken = process.books().take(place);
     label::free_taken();
     let code = give();
+    process.note_unmovable();
     label::driver_freed();
     if let Some(entry) = taken {
         if code.is_ok() {
@@ -135,6 +139,41 @@ pub(super) unsafe fn written<T: Into<Place>>(code: CUresult, at: *const T) -> (C
     (code, unsafe { at.read() }.into())
 }
 
+/// Allocates where memory is to be made so that it can be moved; `None` where the driver allocates.
+fn movable(
+    process: &Process,
+    function: DriverFn,
+    bytes: u64,
+) -> Option<Result<CUdeviceptr, CUresult>> {
+    let home = backing::home(process).filter(|_| bytes > 0)?;
+    let made = context::seen(process, home.slot)
+        .and_then(|()| backing::allocate(process, home, bytes))
+        .or_else(|code| match code {
+            // Pools may have shrunk, and what was freed behind work may be there again.
+            CUresult::OUT_OF_MEMORY
+                if pool::settle_all(process, Some(home.slot)) || process.swap.is_freed_later() =>
+            {
+                process.wait_for_later();
+                backing::allocate(process, home, bytes)
+            }
+            code => Err(code),
+        });
+    Some(made.map_err(|code| match code {
+        CUresult::OUT_OF_MEMORY => refuse(process, function, home.slot, bytes),
+        code => code,
+    }))
+}
+
+/// Answers with an address.
+///
+/// # Safety
+/// `out` is writable.
+unsafe fn put<T>(out: *mut T, value: T) -> CUresult {
+    // SAFETY: as the caller says.
+    unsafe { out.write(value) };
+    CUresult::SUCCESS
+}
+
 pub(crate) unsafe extern "C" fn cuMemAlloc_v2(out: *mut CUdeviceptr, bytes: usize) -> CUresult {
     let make = || {
         // SAFETY: the arguments are the caller's, passed on unchanged.
@@ -146,6 +185,10 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(out: *mut CUdeviceptr, bytes: usiz
     let _errno = Errno::keep();
     if out.is_null() {
         return make().0;
+    }
+    if let Some(answer) = movable(process, DriverFn::cuMemAlloc_v2, bytes as u64) {
+        // SAFETY: the caller's output, which is not null.
+        return answer.map_or_else(|code| code, |at| unsafe { put(out, at) });
     }
     allocate(process, DriverFn::cuMemAlloc_v2, bytes as u64, make)
 }
@@ -207,6 +250,14 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
     let row = (width as u64).div_ceil(PITCH_BYTES).saturating_mul(PITCH_BYTES);
     let guess = row.saturating_mul(height as u64);
     let function = DriverFn::cuMemAllocPitch_v2;
+    let asked = if ELEMENT_BYTES.contains(&element) { guess } else { 0 };
+    if let Some(answer) = movable(process, function, asked) {
+        let Ok(address) = answer else { return answer.err().unwrap_or(CUresult::UNKNOWN) };
+        // SAFETY: the caller's output, which is not null.
+        unsafe { pitch.write(row as usize) };
+        // SAFETY: as above.
+        return unsafe { put(out, address) };
+    }
     let code = allocate(process, function, guess, make);
     if !code.is_ok() {
         return code;
@@ -267,7 +318,7 @@ pub(crate) unsafe extern "C" fn cuMemFree_v2(address: CUdeviceptr) -> CUresult {
     let give = || unsafe { call::cuMemFree_v2(address) };
     let process = joined!(give());
     let _errno = Errno::keep();
-    let code = free(process, address, give);
+    let code = backing::free(process, address).unwrap_or_else(|| free(process, address, give));
     // It may have waited for the card.
     pool::settle_all(process, None);
     code
@@ -278,7 +329,8 @@ pub(crate) unsafe extern "C" fn cuMemFree(address: CUdeviceptr_v1) -> CUresult {
     let give = || unsafe { call::cuMemFree(address) };
     let process = joined!(give());
     let _errno = Errno::keep();
-    let code = free(process, address, give);
+    let code =
+        backing::free(process, address.into()).unwrap_or_else(|| free(process, address, give));
     // It may have waited for the card.
     pool::settle_all(process, None);
     code

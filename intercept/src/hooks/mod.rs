@@ -9,6 +9,7 @@
 #![allow(non_snake_case, reason = "hooks bear the vendor's own names")]
 
 mod array;
+mod backed;
 mod context;
 mod current;
 mod external;
@@ -103,6 +104,9 @@ macro_rules! by_memory {
     (Module $symbol:ident) => {
         module::$symbol
     };
+    (Ipc $symbol:ident) => {
+        backed::$symbol
+    };
     (Pool $symbol:ident) => {
         pool::$symbol
     };
@@ -170,7 +174,8 @@ macro_rules! hooks {
 /// Rows that cost no memory.
 mod nothing {
     pub(crate) use super::{
-        current::*, info::*, lookup::*, pool::nothing::*, start::*, sync::*, vmm::nothing::*,
+        backed::*, current::*, info::*, lookup::*, pool::nothing::*, start::*, sync::*,
+        vmm::nothing::*,
     };
 }
 

@@ -21,6 +21,7 @@ use super::{
     linear::{free, refuse, written},
 };
 use crate::{
+    backing,
     process::Process,
     real::{self, call},
     sys::Errno,
@@ -103,6 +104,7 @@ fn settle(process: &Process, mut look: Look) -> Outcome {
             Settled::Even => return Outcome::Even,
             Settled::Free(freed) => {
                 context::release_all(process, Some(freed));
+                process.note_unmovable();
                 return Outcome::Freed;
             }
             Settled::Short(slot, short) => {
@@ -223,6 +225,7 @@ fn allocate(process: &Process, wish: Wish, make: impl FnOnce() -> (CUresult, Pla
             .then(|| books.enter(place, Allocation { slot, units: 0, within: Within::Pool(id) }));
         drop(books);
         context::release_all(process, freed.flatten());
+        process.note_unmovable();
     }
     label::allocation_entered();
     let outcome = settle_one(process, id);
@@ -353,7 +356,12 @@ macro_rules! stream_ordered {
             let give = || unsafe { call::$free(address, stream) };
             let process = joined!(give());
             let _errno = Errno::keep();
-            free(process, address, give)
+            let ours = if is_capturing(stream, $per_thread) {
+                None
+            } else {
+                backing::free_in_stream(process, address)
+            };
+            ours.unwrap_or_else(|| free(process, address, give))
         }
     )*};
 }

@@ -12,6 +12,10 @@ macro_rules! synchronises {
             // SAFETY: the arguments are the caller's, passed on unchanged.
             let code = unsafe { call::$symbol($($arg)?) };
             let process = joined!(code);
+            if process.swap.is_freed_later() {
+                let _errno = Errno::keep();
+                process.wait_for_later();
+            }
             if process.has_pools() {
                 let _errno = Errno::keep();
                 pool::settle_all(process, None);

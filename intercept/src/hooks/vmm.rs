@@ -10,7 +10,7 @@ use shim_cuda_headers::{
 };
 
 use super::{context, joined, linear::refuse, pool};
-use crate::{real::call, sys::Errno};
+use crate::{real::call, swap::covers, sys::Errno};
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`; every other kind is host memory, which costs the tenant nothing,
 /// and its number is not a card's.
@@ -42,6 +42,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
         // SAFETY: the driver succeeded, so it has written the handle.
         let handle = unsafe { handle.read() };
         process.books().enter_handle(handle, slot, charged);
+        process.note_unmovable();
     } else {
         process.release(slot, charged);
     }
@@ -58,6 +59,7 @@ pub(crate) unsafe extern "C" fn cuMemRelease(handle: CUmemGenericAllocationHandl
     if let (Some(id), true) = (physical, code.is_ok()) {
         let freed = process.books().release_handle(handle, id);
         context::release_all(process, freed);
+        process.note_unmovable();
     }
     code
 }
@@ -70,7 +72,12 @@ pub(crate) unsafe extern "C" fn cuMemRetainAllocationHandle(
     let retain = || unsafe { call::cuMemRetainAllocationHandle(handle, address) };
     let process = joined!(retain());
     let _errno = Errno::keep();
-    let physical = process.books().begin_retain(address.expose_provenance() as CUdeviceptr);
+    let at = address.expose_provenance() as CUdeviceptr;
+    if covers(process, at, 1) {
+        // Plain memory has no handle.
+        return CUresult::INVALID_VALUE;
+    }
+    let physical = process.books().begin_retain(at);
     let code = retain();
     let Some(id) = physical else { return code };
     let freed = if code.is_ok() {
@@ -123,11 +130,15 @@ pub(crate) unsafe extern "C" fn cuMemUnmap(address: CUdeviceptr, size: usize) ->
     let unmap = || unsafe { call::cuMemUnmap(address, size) };
     let process = joined!(unmap());
     let _errno = Errno::keep();
+    if covers(process, address, size as u64) {
+        return CUresult::INVALID_VALUE;
+    }
     let mapped = process.books().mapped_in(address, size);
     let code = unmap();
     if code.is_ok() {
         let freed = process.books().unmap(&mapped);
         context::release_all(process, freed);
+        process.note_unmovable();
     }
     code
 }
