@@ -19,6 +19,7 @@ mod ledger;
 mod look;
 mod recall;
 mod reclaim;
+mod residency;
 mod resize;
 mod room;
 mod saved;
@@ -40,6 +41,7 @@ pub use event::{
     Runner, Sample, WelcomeGpu, Word,
 };
 pub use look::Slice;
+pub use residency::{MoveCounters, PoolFigures, Progress, ResidencyWords, SwapConfig};
 pub use saved::{Saved, SavedGpu, SavedTenant};
 pub use state::{Config, Counters, State};
 

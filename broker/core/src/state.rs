@@ -12,6 +12,7 @@ use crate::{
     compute::Compute,
     event::{Action, ClientId, Event, Happening, Kind, PageRef},
     recall::Why,
+    residency::{Residency, SwapConfig},
     tenant::{Process, Stage, Tenant},
 };
 
@@ -26,6 +27,7 @@ pub struct Config {
     pub joins_of_a_pid_max: usize,
     /// What may happen to tenants that hold another's guaranteed memory, where they do not say.
     pub on_reclaim: OnReclaim,
+    pub swap: SwapConfig,
 }
 
 impl Default for Config {
@@ -35,6 +37,7 @@ impl Default for Config {
             processes_max: 4096,
             joins_of_a_pid_max: 64,
             on_reclaim: OnReclaim::Keep,
+            swap: SwapConfig::default(),
         }
     }
 }
@@ -74,6 +77,7 @@ pub struct State {
     had_tenant: bool,
     stopped: bool,
     pub(crate) compute: Compute,
+    pub(crate) residency: Residency,
     counters: Counters,
 }
 
@@ -97,6 +101,7 @@ impl State {
             had_tenant: false,
             stopped: false,
             compute: Compute::default(),
+            residency: Residency::default(),
             counters: Counters::default(),
         }
     }
@@ -111,9 +116,12 @@ impl State {
             Event::CallBack => self.call_loans_back(now, actions),
             Event::End { tenant } => self.end(now, tenant, actions),
             Event::Change(change) => self.change(now, &change, actions),
+            Event::Suspend { tenant, uid } => self.suspend(now, tenant, uid, actions),
+            Event::Resume { tenant, uid } => self.resume(now, tenant, uid, actions),
+            Event::ChunkMade { at, chunk, made } => self.chunk_made(now, at, chunk, made),
             Event::RunnerGone { tenant } => self.runner_gone(now, tenant, actions),
             Event::Hello { client, peer, version, token, at_s } => {
-                self.hello(client, peer, version, token, at_s, actions);
+                self.hello(now, client, (peer, at_s), version, token, actions);
             }
             Event::Frame { client, frame } => self.frame(now, client, frame, actions),
             Event::Hostile { client, pid, text } => self.hostile(client, pid, text, actions),
@@ -125,6 +133,7 @@ impl State {
         }
         self.run_timers(now, actions);
         self.compute_after(now, actions);
+        self.residency_after(now, actions);
         self.check();
     }
 
@@ -164,12 +173,7 @@ impl State {
                 self.drained(now, at, seq, done, waiting, actions);
             }
             ToBroker::Idle { gpu, lease } => self.is_idle(PageRef { client, slot: gpu }, lease),
-            ToBroker::Reasons { .. }
-            | ToBroker::ChunkGone { .. }
-            | ToBroker::Left { .. }
-            | ToBroker::SwapEnded { .. }
-            | ToBroker::SwappedFreed { .. }
-            | ToBroker::WantMemory { .. } => {}
+            frame => self.frame_of_memory(now, client, frame, actions),
         }
     }
 
@@ -239,6 +243,7 @@ impl State {
         let contexts = contexts.filter_map(|gpu| Some(gpu.measuring?.until));
         let kills = self.tenants.values().filter_map(|t| t.lending.kill_at);
         let others = self.home_until.into_iter().chain(self.stop_at()).chain(self.compute_due());
+        let others = others.chain(self.residency.due());
         let first = recalls.chain(contexts).chain(kills).chain(others).min();
         first.map_or(self.next_sample, |at| at.min(self.next_sample))
     }
