@@ -9,10 +9,12 @@ use tracing_subscriber::EnvFilter;
 
 mod api;
 mod args;
+mod chunks;
 mod clock;
 mod desk;
 mod door;
 mod failure;
+mod host_memory;
 mod join;
 mod lease_metrics;
 mod locks;
@@ -24,6 +26,8 @@ mod run_dir;
 mod serve;
 mod shm;
 mod store;
+mod suspension;
+mod swap_metrics;
 #[cfg(test)]
 mod tests;
 

@@ -375,7 +375,8 @@ fn a_suspended_tenant_is_suspended_to_the_next_broker_too() {
     assert_eq!(state(&node, &a), "suspended");
     let back = node.join_as(&a, pid);
     assert!(node.client(back).closed, "from its welcome on");
-    node.clients.get_mut(&back).expect("a client").swapped = old.swapped;
+    let own = node.clients.get_mut(&back).expect("a client");
+    (own.swapped, own.orphans) = (old.swapped, old.swapped);
     let (outcome, swapped) = (Outcome::Done, old.swapped);
     node.send(back, ToBroker::SwapEnded { seq: 0, gpu: 0, outcome, swapped, taken: 0 });
     node.settle();
@@ -398,7 +399,8 @@ fn a_process_that_comes_back_half_moved_is_made_whole_unasked() {
     node.state.restore(node.now, saved);
     let back = node.join_as(&a, pid);
     take(&mut node, back, 2 * GIB);
-    node.clients.get_mut(&back).expect("a client").swapped = 4 * GIB;
+    let own = node.clients.get_mut(&back).expect("a client");
+    (own.swapped, own.orphans) = (4 * GIB, 4 * GIB);
     let (outcome, swapped) = (Outcome::Done, 4 * GIB);
     node.send(back, ToBroker::SwapEnded { seq: 0, gpu: 0, outcome, swapped, taken: 0 });
     node.wait(3 * S);

@@ -39,6 +39,8 @@ pub struct Client {
     pub context: u32,
     /// What it has in host copies.
     pub swapped: u32,
+    /// Of that, what lies in chunks of an earlier connection.
+    pub orphans: u32,
     /// Its residency gate, as its page says it.
     pub closed: bool,
     pub gate_changes: u32,
@@ -211,12 +213,18 @@ impl Node {
         self.next_client += 1;
         let peer = Peer { pid, uid: UID, command: "prog".to_owned() };
         let event = Event::Hello { client, peer, version: CURRENT, token: tenant.token, at_s: 0 };
+        self.clients.insert(client, Client { pid, ..Client::default() });
         let welcome = self.step(event).into_iter().find_map(|action| match action {
             Action::Welcome { gpus, .. } => Some(gpus),
             _ => None,
         });
-        let closed = welcome?.first().is_some_and(|gpu| gpu.residency.closed);
-        self.clients.insert(client, Client { pid, closed, ..Client::default() });
+        let Some(gpus) = welcome else {
+            self.clients.remove(&client);
+            return None;
+        };
+        if let Some(own) = self.clients.get_mut(&client) {
+            own.closed |= gpus.first().is_some_and(|gpu| gpu.residency.closed);
+        }
         Some(client)
     }
 
@@ -319,7 +327,7 @@ impl Node {
             self.to_broker.push_back((client, ToBroker::Left { seq, gpu: 0, units }));
         }
         let room: u64 = own.chunks.values().sum();
-        assert!(u64::from(own.swapped) * 512 <= room, "no host memory for {}", own.swapped);
+        assert!(u64::from(own.swapped - own.orphans) * 512 <= room, "no host memory for {}", own.swapped);
         let swapped = own.swapped;
         let end = ToBroker::SwapEnded { seq, gpu: 0, outcome, swapped, taken: 0 };
         self.to_broker.push_back((client, end));
@@ -334,6 +342,7 @@ impl Node {
         own.word.held += taken;
         own.word.allowed += taken;
         own.swapped -= taken;
+        own.orphans = own.orphans.min(own.swapped);
         let swapped = own.swapped;
         let end = ToBroker::SwapEnded { seq, gpu: 0, outcome, swapped, taken };
         self.to_broker.push_back((client, end));
