@@ -19,7 +19,7 @@ use axum::{
     },
     http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
-    routing::{get, patch},
+    routing::{get, patch, post},
 };
 use halfwarp_broker_core::{Change, Event, RECALL_NS, Reason, Rejection, Uuid};
 use halfwarp_rest::{Admitted, NewTenant, Node};
@@ -34,6 +34,7 @@ use crate::{
     peer,
     serve::{random, watch_runner},
     store::hex,
+    suspension::{self, Asked},
 };
 
 /// No request is larger than this.
@@ -78,6 +79,8 @@ fn router(about: Arc<About>) -> Router {
         .route("/api/v1/gpus/{uuid}", patch(change_gpu))
         .route("/api/v1/tenants", get(tenants).post(admit))
         .route("/api/v1/tenants/{id}", get(tenant).delete(end).patch(change_tenant))
+        .route("/api/v1/tenants/{id}/suspend", post(suspend))
+        .route("/api/v1/tenants/{id}/resume", post(resume))
         .route("/api/v1/events", get(events))
         .route("/metrics", get(scrape))
         .route("/healthz", get(async || "ok"))
@@ -104,16 +107,20 @@ fn failed(error: &dyn std::fmt::Display) -> Response {
     refused(&Rejection::new(Reason::Internal, message, "see the broker's log"))
 }
 
-fn refused(rejection: &Rejection) -> Response {
+pub(crate) fn refused(rejection: &Rejection) -> Response {
     let status = match rejection.reason {
         Reason::Malformed => StatusCode::BAD_REQUEST,
         Reason::UnknownTenant | Reason::NoSuchPath => StatusCode::NOT_FOUND,
         Reason::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
         Reason::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Reason::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        Reason::CardFull | Reason::SharesFull | Reason::ModeDiffers | Reason::NoSwap => {
-            StatusCode::CONFLICT
-        }
+        Reason::WrongUser => StatusCode::FORBIDDEN,
+        Reason::CardFull
+        | Reason::SharesFull
+        | Reason::ModeDiffers
+        | Reason::NoSwap
+        | Reason::HostPool
+        | Reason::CannotMove => StatusCode::CONFLICT,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     };
     (status, Json(rejection.problem())).into_response()
@@ -123,7 +130,7 @@ async fn tenants(State(about): Shared) -> impl IntoResponse {
     Json(about.desk.show(|state| state.tenants()))
 }
 
-fn unknown(id: &str) -> Response {
+pub(crate) fn unknown(id: &str) -> Response {
     let message = format!("there is no tenant {id:?}");
     refused(&Rejection::new(Reason::UnknownTenant, message, "`halfwarp ps` lists the tenants"))
 }
@@ -142,6 +149,26 @@ async fn end(State(about): Shared, id: Id) -> Response {
     match about.desk.step(Event::End { tenant }) {
         Some(Answer::Rejected(rejection)) => refused(&rejection),
         _ => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+async fn suspend(about: Shared, user: ConnectInfo<User>, id: Id) -> Response {
+    move_tenant(about, user, id, Asked::Suspend).await
+}
+
+async fn resume(about: Shared, user: ConnectInfo<User>, id: Id) -> Response {
+    move_tenant(about, user, id, Asked::Resume).await
+}
+
+async fn move_tenant(
+    State(about): Shared,
+    ConnectInfo(User(uid)): ConnectInfo<User>,
+    id: Id,
+    asked: Asked,
+) -> Response {
+    match id {
+        Ok(Path(id)) => suspension::ask(about, &id, uid, asked).await,
+        Err(_) => refused(&no_such_path()),
     }
 }
 
@@ -281,10 +308,12 @@ async fn ready(State(about): Shared) -> Response {
 }
 
 async fn scrape(State(about): Shared) -> Response {
-    let (gpus, tenants, counters, leases) = about.desk.show(|state| {
-        (state.gpus(), state.tenants(), state.counters().clone(), state.lease_counters())
+    let (gpus, tenants, counters, (leases, pool)) = about.desk.show(|state| {
+        let more = (state.lease_counters(), state.host_pool());
+        (state.gpus(), state.tenants(), state.counters().clone(), more)
     });
     let snapshot = Snapshot {
+        pool,
         gpus,
         tenants,
         counters,

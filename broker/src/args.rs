@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
-use halfwarp_rest::OnReclaim;
+use halfwarp_rest::{Bytes, OnReclaim, QuantityError};
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -56,6 +56,30 @@ pub(crate) struct Settings {
     pub(crate) on_reclaim: OnReclaim,
     /// End a tenant's processes that use a GPU without the library; they are reported in any case.
     pub(crate) end_strays: bool,
+    /// Host memory for copies of idle GPU memory, `32GiB` say; `0` for none. A broker of one user has
+    /// half of what is available if this is not set, a node's broker none.
+    pub(crate) host_pool: Option<Pool>,
+    /// Who has launched nothing for so long is idle.
+    pub(crate) idle_after_ms: u64,
+    /// How long a move off the card waits for work there to end.
+    pub(crate) drain_timeout_ms: u64,
+    /// Longest turn of a tenant while another waits that does not fit beside it.
+    pub(crate) max_turn_ms: u64,
+    /// The same where moving would take too much of the time.
+    pub(crate) thrash_period_ms: u64,
+}
+
+/// An amount of host memory.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(try_from = "String")]
+pub(crate) struct Pool(pub(crate) Bytes);
+
+impl TryFrom<String> for Pool {
+    type Error = QuantityError;
+
+    fn try_from(text: String) -> Result<Self, QuantityError> {
+        text.parse().map(Self)
+    }
 }
 
 impl Default for Settings {
@@ -68,6 +92,11 @@ impl Default for Settings {
             nvml_timeout_ms: 2_000,
             on_reclaim: OnReclaim::Keep,
             end_strays: false,
+            host_pool: None,
+            idle_after_ms: 10_000,
+            drain_timeout_ms: 5_000,
+            max_turn_ms: 10_000,
+            thrash_period_ms: 60_000,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use halfwarp_api::wire::Refusal;
+use halfwarp_api::wire::{Refusal, ToClient};
 use halfwarp_broker_core::{
     Action, Admitted, ClientId, Event, Happening, Kind, PageRef, PageWord, Rejection, State,
     WelcomeGpu,
@@ -19,7 +19,13 @@ use rustix::{
 };
 use tokio::{sync::Notify, task::AbortHandle};
 
-use crate::{clock, outbox, shm::Pages, store::Store, strays};
+use crate::{
+    chunks::{self, Chunk, Work},
+    clock, outbox,
+    shm::Pages,
+    store::Store,
+    strays,
+};
 
 /// Events that are kept for those who ask.
 const EVENTS: usize = 4096;
@@ -31,6 +37,7 @@ pub(crate) enum Answer {
     Rejected(Rejection),
     Ended,
     Changed,
+    Begun,
 }
 
 /// A connection, and after its welcome the pages of its process.
@@ -41,6 +48,8 @@ struct Client {
     pidfd: Option<Arc<OwnedFd>>,
     /// The task that reads it and waits for the process's end.
     task: Option<AbortHandle>,
+    /// Host memory that it has for its copies.
+    chunks: chunks::Chunks,
 }
 
 impl Drop for Client {
@@ -62,6 +71,7 @@ struct Inner {
     event_counts: BTreeMap<Kind, u64>,
     store: Store,
     unsaved: bool,
+    chunk_work: chunks::Queue,
 }
 
 #[derive(Debug)]
@@ -73,6 +83,8 @@ pub(crate) struct Desk {
     pub(crate) sample: Notify,
     /// There is something to save.
     pub(crate) save: Notify,
+    /// Host memory is to be made or freed.
+    pub(crate) chunk_work: Notify,
     pub(crate) stop: Notify,
 }
 
@@ -88,12 +100,14 @@ impl Desk {
             event_counts: BTreeMap::new(),
             store,
             unsaved: false,
+            chunk_work: chunks::Queue::new(),
         };
         Arc::new(Self {
             inner: Mutex::new(inner),
             deadline: Notify::new(),
             sample: Notify::new(),
             save: Notify::new(),
+            chunk_work: Notify::new(),
             stop: Notify::new(),
         })
     }
@@ -121,9 +135,11 @@ impl Desk {
     pub(crate) fn died(&self, client: ClientId) {
         halfwarp_label::death_seen();
         let words = {
-            let inner = self.inner();
+            let mut inner = self.inner();
+            inner.free_chunks(client);
             inner.read(&inner.state.pages_of_client(client))
         };
+        self.chunk_work.notify_one();
         self.step(Event::Pages { number: 0, words });
         self.step(Event::Died { client });
         self.inner().clients.remove(&client);
@@ -134,7 +150,8 @@ impl Desk {
         let mut inner = self.inner();
         let client = ClientId(inner.next_client);
         inner.next_client += 1;
-        inner.clients.insert(client, Client { socket, pages: None, pidfd: None, task: None });
+        let new = Client { socket, pages: None, pidfd: None, task: None, chunks: BTreeMap::new() };
+        inner.clients.insert(client, new);
         client
     }
 
@@ -175,9 +192,19 @@ impl Desk {
         view(&self.inner().state)
     }
 
-    /// What is known, as it is.
-    pub(crate) fn with<T>(&self, view: impl FnOnce(&State) -> T) -> T {
+    /// Shows what needs no fresh page.
+    pub(crate) fn look<T>(&self, view: impl FnOnce(&State) -> T) -> T {
         view(&self.inner().state)
+    }
+
+    pub(crate) fn next_chunk_work(&self) -> Option<Work> {
+        self.inner().chunk_work.pop_front()
+    }
+
+    /// A chunk is there, or could not be made: sends it to its process.
+    pub(crate) fn chunk_made(&self, at: PageRef, chunk: u32, made: Option<Chunk>) {
+        let made = self.inner().send_chunk(at, chunk, made);
+        self.step(Event::ChunkMade { at, chunk, made });
     }
 
     pub(crate) fn next_deadline(&self) -> halfwarp_broker_core::Nanos {
@@ -229,6 +256,7 @@ impl Inner {
                     Action::Rejected(rejection) => answer = Some(Answer::Rejected(rejection)),
                     Action::Ended => answer = Some(Answer::Ended),
                     Action::Changed => answer = Some(Answer::Changed),
+                    Action::Begun => answer = Some(Answer::Begun),
                     Action::Welcome { client, tenant, gpus } => {
                         if let Err(error) = self.welcome(client, tenant, &gpus) {
                             tracing::warn!(%error, "a process could not be welcomed");
@@ -249,6 +277,19 @@ impl Inner {
                         if let Some(pages) = self.pages(at.client) {
                             pages.set_lease(at.slot, words);
                         }
+                    }
+                    Action::Residency { at, words } => {
+                        if let Some(pages) = self.pages(at.client) {
+                            pages.set_residency(at.slot, words);
+                        }
+                    }
+                    Action::MakeChunk { at, chunk, bytes } => {
+                        self.chunk_work.push_back(Work::Make { at, chunk, bytes });
+                        desk.chunk_work.notify_one();
+                    }
+                    Action::FreeChunk { client, chunk } => {
+                        self.free_chunk(client, chunk);
+                        desk.chunk_work.notify_one();
                     }
                     Action::Limit { at, limit_units } => {
                         if let Some(pages) = self.pages(at.client) {
@@ -274,6 +315,30 @@ impl Inner {
             }
         }
         answer
+    }
+
+    fn send_chunk(&mut self, at: PageRef, chunk: u32, made: Option<Chunk>) -> bool {
+        let (Some(made), Some(client)) = (made, self.clients.get_mut(&at.client)) else {
+            return false;
+        };
+        let frame = ToClient::Chunk { gpu: at.slot, chunk, bytes: made.bytes };
+        if let Err(error) = outbox::with_memory(&client.socket, frame, &made.memory) {
+            tracing::debug!(client = at.client.0, %error, "a client does not take its chunk");
+            return false;
+        }
+        client.chunks.insert(chunk, made);
+        true
+    }
+
+    fn free_chunk(&mut self, client: ClientId, chunk: u32) {
+        let client = self.clients.get_mut(&client);
+        let gone = client.and_then(|client| client.chunks.remove(&chunk));
+        self.chunk_work.extend(gone.map(Work::Free));
+    }
+
+    fn free_chunks(&mut self, client: ClientId) {
+        let chunks = self.clients.get_mut(&client).map(|c| std::mem::take(&mut c.chunks));
+        self.chunk_work.extend(chunks.into_iter().flat_map(chunks::all_of));
     }
 
     fn pages(&self, client: ClientId) -> Option<&Pages> {
@@ -312,7 +377,7 @@ impl Inner {
         self.close(client);
     }
 
-    fn send(&mut self, client: ClientId, frame: halfwarp_api::wire::ToClient) {
+    fn send(&mut self, client: ClientId, frame: ToClient) {
         let Some(to) = self.clients.get(&client) else { return };
         if let Err(error) = outbox::frame(&to.socket, frame) {
             tracing::debug!(client = client.0, %error, "a client does not take its frames");

@@ -9,10 +9,12 @@ use tracing_subscriber::EnvFilter;
 
 mod api;
 mod args;
+mod chunks;
 mod clock;
 mod desk;
 mod door;
 mod failure;
+mod host_memory;
 mod join;
 mod lease_metrics;
 mod locks;
@@ -25,6 +27,8 @@ mod serve;
 mod shm;
 mod store;
 mod strays;
+mod suspension;
+mod swap_metrics;
 #[cfg(test)]
 mod tests;
 

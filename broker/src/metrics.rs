@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU64;
 
 use halfwarp_api::wire::Refusal;
-use halfwarp_broker_core::{Counters, Kind, LeaseCounters, Uuid};
+use halfwarp_broker_core::{Counters, Kind, LeaseCounters, PoolFigures, Uuid};
 use halfwarp_rest::{Gpu, Tenant, TenantGpu};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -14,7 +14,7 @@ use prometheus_client::{
 };
 use std::collections::BTreeMap;
 
-use crate::lease_metrics;
+use crate::{lease_metrics, swap_metrics};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(crate) struct OnGpu {
@@ -58,6 +58,7 @@ type Counts<L> = Family<L, Counter<u64, AtomicU64>>;
 /// All that is measured, at one moment.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
+    pub(crate) pool: PoolFigures,
     pub(crate) gpus: Vec<Gpu>,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) counters: Counters,
@@ -72,6 +73,7 @@ pub(crate) fn text(snapshot: &Snapshot) -> Result<String, std::fmt::Error> {
     gpus(&mut registry, &snapshot.gpus);
     tenants(&mut registry, &snapshot.tenants);
     lease_metrics::register(&mut registry, &snapshot.gpus, &snapshot.tenants, &snapshot.leases);
+    swap_metrics::register(&mut registry, snapshot.pool, &snapshot.tenants);
     broker(&mut registry, snapshot);
     let mut text = String::new();
     encode(&mut text, &registry)?;
@@ -96,7 +98,7 @@ where
     family
 }
 
-fn signed(value: u64) -> i64 {
+pub(crate) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

@@ -29,6 +29,23 @@ pub(crate) fn frame(socket: &OwnedFd, frame: ToClient) -> Result<(), Errno> {
     Ok(())
 }
 
+/// A frame that a descriptor travels with.
+pub(crate) fn with_memory(
+    socket: &OwnedFd,
+    frame: ToClient,
+    memory: &OwnedFd,
+) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [memory.as_fd()];
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::NOBUFS);
+    }
+    sendmsg(socket, &[IoSlice::new(&frame.encode())], &mut control, flags())?;
+    halfwarp_label::frame_sent();
+    Ok(())
+}
+
 pub(crate) fn refused(socket: &OwnedFd, why: Refusal) {
     // Whoever does not hear why sees the connection's end.
     let _ = frame(socket, ToClient::Refused { why, version: CURRENT });

@@ -10,7 +10,7 @@ use std::{
 };
 
 use halfwarp_api::version::CURRENT;
-use halfwarp_broker_core::{Config, Event, Kind, Runner, Sample, State};
+use halfwarp_broker_core::{Config, Event, Kind, Runner, Sample, State, SwapConfig};
 use halfwarp_rest::Node;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
@@ -21,11 +21,11 @@ use tokio::{
 use crate::{
     api::{self, About},
     args::{Args, Settings},
-    clock,
+    chunks, clock,
     desk::Desk,
     door,
     failure::Failure,
-    join, locks,
+    host_memory, join, locks,
     nvml::{Source, parent::NvmlChild},
     peer,
     run_dir::RunDir,
@@ -94,6 +94,7 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
     let keeping_time = tokio::spawn(keep_time(Arc::clone(&desk)));
     tokio::spawn(say_alive(Arc::clone(&desk)));
     tokio::spawn(keep_saving(Arc::clone(&desk)));
+    tokio::spawn(chunks::serve(Arc::clone(&desk)));
     tokio::spawn(look_at_cards(Arc::clone(&about), source));
     let serving_joins = tokio::spawn(join::serve(Arc::clone(&desk), join_listener, limits));
     let serving_api = tokio::spawn(api::serve(about, api_listener, door::Limits::default()));
@@ -116,7 +117,28 @@ async fn serve(args: &Args, settings: &Settings) -> Result<(), Failure> {
 fn config(args: &Args, settings: &Settings) -> Config {
     let processes_max = settings.processes_max;
     let (on_reclaim, end_strays) = (settings.on_reclaim, settings.end_strays);
-    Config { private: args.private, processes_max, on_reclaim, end_strays, ..Config::default() }
+    let swap = swap_config(args.private, settings);
+    Config {
+        private: args.private,
+        processes_max,
+        on_reclaim,
+        end_strays,
+        swap,
+        ..Config::default()
+    }
+}
+
+fn swap_config(private: bool, settings: &Settings) -> SwapConfig {
+    let half = || host_memory::available().unwrap_or(0) / 2;
+    let unset = if private { half() } else { 0 };
+    let ns = |ms: u64| ms.saturating_mul(1_000_000);
+    SwapConfig {
+        pool_bytes: settings.host_pool.map_or(unset, |pool| pool.0.0),
+        idle_after_ns: ns(settings.idle_after_ms),
+        drain_ns: ns(settings.drain_timeout_ms),
+        max_turn_ns: ns(settings.max_turn_ms),
+        thrash_period_ns: ns(settings.thrash_period_ms),
+    }
 }
 
 fn node(dir: &RunDir, private: bool, driver: Option<String>) -> Node {
@@ -184,7 +206,7 @@ pub(crate) async fn look_at_cards(about: Arc<About>, mut source: impl Source) {
         let asked_at = clock::now();
         if let Some(cards) = source.sample().await {
             about.data_at.store(clock::now(), Ordering::Relaxed);
-            let strays = desk.with(|state| strays::find(state, &cards));
+            let strays = desk.look(|state| strays::find(state, &cards));
             desk.step(Event::Sample(Sample { asked_at, cards, strays }));
         } else {
             // Whoever waits for this look asks again; not in a tight loop.

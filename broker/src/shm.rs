@@ -11,8 +11,11 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-use halfwarp_api::shm::{BROKER_PAGE_BYTES, BrokerPage, CLIENT_PAGE_BYTES, ClientPage, PAGE_MAGIC};
-use halfwarp_broker_core::{Gate, GateWords, Nanos, WelcomeGpu, Word};
+use halfwarp_api::shm::{
+    BROKER_PAGE_BYTES, BrokerPage, CLIENT_PAGE_BYTES, ClientPage, GATE_CLOSED, GATE_OPEN,
+    PAGE_MAGIC,
+};
+use halfwarp_broker_core::{Gate, GateWords, Nanos, ResidencyWords, WelcomeGpu, Word};
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
     io::Errno,
@@ -93,6 +96,8 @@ impl Pages {
             gpu.lease.store(told.lease.lease, Ordering::Relaxed);
             gpu.bound_ns.store(told.lease.bound_ns, Ordering::Relaxed);
             gpu.lease_gate.store(told.lease.gate as u32, Ordering::Relaxed);
+            gpu.residency.store(told.residency.number, Ordering::Relaxed);
+            gpu.residency_gate.store(word_of(told.residency), Ordering::Relaxed);
         }
         page.magic.store(PAGE_MAGIC, Ordering::Release);
         pages.client.get().magic.store(PAGE_MAGIC, Ordering::Release);
@@ -123,6 +128,19 @@ impl Pages {
         }
     }
 
+    /// The residency gate of one card, in the same order. It is closed before a move is asked for.
+    pub(crate) fn set_residency(&self, slot: u8, words: ResidencyWords) {
+        let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) else { return };
+        gpu.residency.store(words.number, Ordering::Release);
+        gpu.residency_gate.store(word_of(words), Ordering::Release);
+        // As in `set_lease`.
+        fence(Ordering::SeqCst);
+        if !words.closed {
+            // Only an address that is none could fail.
+            let _ = futex::wake(&gpu.residency_gate, futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
     pub(crate) fn set_limit(&self, slot: u8, limit_units: u32) {
         if let Some(gpu) = self.broker.get().gpus.get(usize::from(slot)) {
             gpu.limit_units.store(limit_units, Ordering::Relaxed);
@@ -145,6 +163,10 @@ impl Pages {
         let word = line.word.load(Ordering::Relaxed);
         Some(Word { held: word as u32, allowed: (word >> 32) as u32 })
     }
+}
+
+const fn word_of(words: ResidencyWords) -> u32 {
+    if words.closed { GATE_CLOSED } else { GATE_OPEN }
 }
 
 fn memory(name: &std::ffi::CStr, bytes: usize) -> io::Result<OwnedFd> {
@@ -175,6 +197,20 @@ impl Pages {
             word(std::mem::offset_of!(BrokerGpu, lease)),
             word(std::mem::offset_of!(BrokerGpu, bound_ns)),
         ]
+    }
+
+    /// The words of residency as a client reads them: gate, number.
+    pub(crate) fn read_residency(broker: &OwnedFd, slot: usize) -> [u32; 2] {
+        use halfwarp_api::shm::BrokerGpu;
+        let at = std::mem::offset_of!(BrokerPage, gpus) + size_of::<BrokerGpu>() * slot;
+        let word = |offset: usize| {
+            let mut bytes = [0; 4];
+            let read = rustix::io::pread(broker, &mut bytes, (at + offset) as u64).expect("read");
+            assert_eq!(read, 4);
+            u32::from_le_bytes(bytes)
+        };
+        let gate = word(std::mem::offset_of!(BrokerGpu, residency_gate));
+        [gate, word(std::mem::offset_of!(BrokerGpu, residency))]
     }
 
     /// Writes a ledger word as a client would.
@@ -213,6 +249,7 @@ mod tests {
             limit_units: 1,
             context_units: 1,
             lease: closed,
+            residency: ResidencyWords { closed: true, number: 3 },
         };
         let (pages, [broker, _]) = Pages::new(7, 100, &[told]).expect("pages");
         assert_eq!(Pages::read_lease(&broker, 0), [1, 1, 4]);

@@ -34,6 +34,8 @@ struct Kept {
     modes: BTreeMap<String, Mode>,
     #[serde(default)]
     leases_ms: BTreeMap<String, u16>,
+    #[serde(default)]
+    next_chunk: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -50,6 +52,10 @@ struct KeptTenant {
     started_at: u64,
     #[serde(default)]
     may_end: bool,
+    #[serde(default)]
+    swap: bool,
+    #[serde(default)]
+    suspended: bool,
     gpus: Vec<KeptGpu>,
     pids: Vec<u32>,
 }
@@ -150,6 +156,8 @@ impl Kept {
             ending: tenant.ending,
             started_at: tenant.started_at_s,
             may_end: tenant.may_end,
+            swap: tenant.swap,
+            suspended: tenant.suspended,
             gpus: tenant
                 .gpus
                 .iter()
@@ -170,6 +178,7 @@ impl Kept {
             context_units: saved.contexts.iter().map(|(u, n)| (u.to_string(), *n)).collect(),
             modes: saved.modes.iter().map(|(u, mode)| (u.to_string(), *mode)).collect(),
             leases_ms: saved.leases_ms.iter().map(|(u, ms)| (u.to_string(), *ms)).collect(),
+            next_chunk: saved.next_chunk,
         }
     }
 
@@ -183,6 +192,7 @@ impl Kept {
             contexts: contexts.collect::<Option<_>>()?,
             modes: modes.collect::<Option<_>>()?,
             leases_ms: leases.collect::<Option<_>>()?,
+            next_chunk: self.next_chunk,
         })
     }
 }
@@ -209,6 +219,8 @@ impl KeptTenant {
             ending: self.ending,
             started_at_s: self.started_at,
             may_end: self.may_end,
+            swap: self.swap,
+            suspended: self.suspended,
             gpus: gpus.collect::<Option<_>>()?,
             // Only who lives can come back.
             pids: self.pids.into_iter().filter(|pid| peer::runner(*pid).is_some()).collect(),
@@ -241,6 +253,8 @@ mod tests {
             ending: true,
             started_at_s: 10,
             may_end: true,
+            swap: true,
+            suspended: true,
             gpus: vec![gpu],
             pids: vec![std::process::id()],
         };
@@ -250,6 +264,7 @@ mod tests {
             contexts: [(uuid, 11)].into(),
             modes: [(uuid, Mode::Fair)].into(),
             leases_ms: [(uuid, 50)].into(),
+            next_chunk: 4096,
         }
     }
 

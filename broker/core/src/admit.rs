@@ -11,6 +11,7 @@ use crate::{
     card::{Card, Uuid},
     event::{Action, Admitted, Happening, Kind, Runner},
     reclaim::Lending,
+    residency::Suspension,
     select::{self, Choice},
     state::State,
     tenant::{Tenant, TenantGpu},
@@ -56,6 +57,9 @@ reasons! {
     Group "group",
     Lease "lease",
     NoSwap "no-swap",
+    HostPool "host-pool",
+    CannotMove "cannot-move",
+    WrongUser "wrong-user",
     RunnerGone "runner-gone",
     UnknownTenant "unknown-tenant",
     Malformed "malformed",
@@ -170,6 +174,25 @@ impl State {
         Err(Rejection::new(Reason::CardFull, message, help))
     }
 
+    /// Whether there is host memory for one more tenant's copies.
+    fn can_swap(&self) -> Result<(), Rejection> {
+        let pool = self.host_pool();
+        if pool.total_bytes == 0 {
+            let message = "swap was asked for, and this broker has no host pool";
+            let help = "start the program without --swap, or set host_pool in halfwarpd.toml";
+            return Err(Rejection::new(Reason::NoSwap, message, help));
+        }
+        if self.pool_left_bytes() == 0 {
+            let message = format!(
+                "swap was asked for, and all of the host pool of {} is taken",
+                Bytes(pool.total_bytes)
+            );
+            let help = "enlarge host_pool, end tenants with swap, or start without --swap";
+            return Err(Rejection::new(Reason::HostPool, message, help));
+        }
+        Ok(())
+    }
+
     /// The entitlement that was asked for, if it can be given.
     fn entitle(&self, ask: &NewTenant) -> Result<Tenant, Rejection> {
         let name = readable(ask.name.as_deref(), Reason::Name)?.unwrap_or("unnamed").to_owned();
@@ -181,12 +204,7 @@ impl State {
             return Err(Rejection::new(Reason::Priority, message, help));
         }
         if ask.swap {
-            let message = "swap was asked for, and this broker has no host pool";
-            return Err(Rejection::new(
-                Reason::NoSwap,
-                message,
-                "start the program without --swap",
-            ));
+            self.can_swap()?;
         }
         let fits = |uuid, place| self.entitle_gpu(ask, uuid, place).map(|_| ());
         let chosen = select::select(&self.choices(), &ask.gpus, fits)?;
@@ -222,6 +240,10 @@ impl State {
             gpus: gpus.collect::<Result<_, _>>()?,
             processes: BTreeSet::new(),
             lending: Lending { may_end, ..Lending::default() },
+            swap: ask.swap,
+            suspension: Suspension::default(),
+            suspension_until: 0,
+            suspension_failed: None,
             absent: BTreeSet::new(),
         })
     }

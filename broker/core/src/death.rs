@@ -36,6 +36,8 @@ impl State {
         actions.push(Action::Forget { client });
         actions.push(Action::Save);
         self.tell_headcount(id, actions);
+        let places = self.places(id);
+        self.go_on_without(now, &places, actions);
         self.serve_tenant(now, id, actions);
         self.end_what_is_done(now, actions);
     }

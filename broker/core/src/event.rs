@@ -8,7 +8,10 @@ use halfwarp_api::{
 };
 use halfwarp_rest::NewTenant;
 
-use crate::{Nanos, admit::Rejection, card::Uuid, change::Change, compute::GateWords};
+use crate::{
+    Nanos, admit::Rejection, card::Uuid, change::Change, compute::GateWords,
+    residency::ResidencyWords,
+};
 
 /// A connection to `join.sock`, numbered by the daemon, never twice the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -96,6 +99,23 @@ pub enum Event {
     },
     /// Something is to be different. Answer: [`Action::Changed`] or [`Action::Rejected`].
     Change(Change),
+    /// A tenant's memory is to leave its cards until it is resumed. Answer: [`Action::Begun`] or
+    /// [`Action::Rejected`]; the end is in [`crate::State::suspension`].
+    Suspend {
+        tenant: u64,
+        uid: u32,
+    },
+    /// And to come back; answered alike.
+    Resume {
+        tenant: u64,
+        uid: u32,
+    },
+    /// Answers [`Action::MakeChunk`]: the chunk is on its way to its process, or could not be made.
+    ChunkMade {
+        at: PageRef,
+        chunk: u32,
+        made: bool,
+    },
     /// The process that a tenant lives for has ended.
     RunnerGone {
         tenant: u64,
@@ -146,6 +166,7 @@ pub struct WelcomeGpu {
     pub limit_units: u32,
     pub context_units: u32,
     pub lease: GateWords,
+    pub residency: ResidencyWords,
 }
 
 /// A tenant that was admitted.
@@ -163,6 +184,8 @@ pub enum Action {
     Rejected(Rejection),
     Ended,
     Changed,
+    /// A suspend or resume has begun.
+    Begun,
     /// Make the pages and send them with the frames. If that fails: [`Event::Died`].
     Welcome {
         client: ClientId,
@@ -195,6 +218,22 @@ pub enum Action {
     Gate {
         at: PageRef,
         words: GateWords,
+    },
+    /// Write these words into a page, the number before the gate, and wake whoever waits if it opens.
+    Residency {
+        at: PageRef,
+        words: ResidencyWords,
+    },
+    /// Make host memory for this process alone and send it. Answer: [`Event::ChunkMade`].
+    MakeChunk {
+        at: PageRef,
+        chunk: u32,
+        bytes: u64,
+    },
+    /// The process has given this chunk up: its memory can go.
+    FreeChunk {
+        client: ClientId,
+        chunk: u32,
     },
     /// The client's page is to say this limit.
     Limit {
@@ -275,6 +314,13 @@ kinds! {
     NeverJoined "never-joined",
     Reclaimed "reclaimed",
     GuaranteeBroken "guarantee-broken",
+    SwappedOut "swapped-out",
+    SwappedIn "swapped-in",
+    Suspended "suspended",
+    Resumed "resumed",
+    MoveFailed "move-failed",
+    NoRoom "no-room",
+    LoanStuck "loan-stuck",
     ContextMeasured "context-measured",
     UnknownFunction "unknown-function",
     Settled "settled",

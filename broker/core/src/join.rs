@@ -9,6 +9,7 @@ use halfwarp_api::{
 use crate::{
     Nanos,
     event::{Action, ClientId, Happening, Kind, Peer, WelcomeGpu},
+    residency::Stay,
     state::State,
     tenant::{Process, ProcessGpu},
 };
@@ -16,11 +17,11 @@ use crate::{
 impl State {
     pub(crate) fn hello(
         &mut self,
+        now: Nanos,
         client: ClientId,
-        peer: Peer,
+        (peer, at_s): (Peer, u64),
         version: Version,
         token: Token,
-        at_s: u64,
         actions: &mut Vec<Action>,
     ) {
         let id = match self.may_join(&peer, version, token) {
@@ -34,12 +35,17 @@ impl State {
             }
         };
         let (carried, closed_at) = self.take_over(id, peer.pid, actions);
+        let former: Vec<Stay> = carried.iter().map(|(_, stay)| stay.clone()).collect();
+        let stays = self.first_stays(id, &former);
         let Some(tenant) = self.tenants.get_mut(&id) else { return };
         let returning = tenant.absent.contains(&peer.pid);
         let fresh = ProcessGpu { returning, ..ProcessGpu::default() };
         let mut gpus = vec![fresh; tenant.gpus.len()];
-        for (gpu, carried_units) in gpus.iter_mut().zip(carried) {
+        for (gpu, (carried_units, _)) in gpus.iter_mut().zip(carried) {
             gpu.carried_units = carried_units;
+        }
+        for (gpu, stay) in gpus.iter_mut().zip(stays) {
+            gpu.stay = stay;
         }
         tenant.processes.insert(client);
         let told = Happening::new(Kind::Joined, format!("{} joined {}", peer.command, tenant.name));
@@ -55,6 +61,7 @@ impl State {
             notes_since: 0,
         };
         self.processes.insert(client, process);
+        self.has_joined_stays(now, client);
         let gpus = self.welcome_gpus(id, client, actions);
         actions.push(Action::Welcome { client, tenant: id, gpus });
         self.count_join();
@@ -70,9 +77,15 @@ impl State {
         actions: &mut Vec<Action>,
     ) -> Vec<WelcomeGpu> {
         let leases = self.first_words(client, actions);
+        let swap = self.tenants.get(&id).is_some_and(|tenant| tenant.swap);
+        let stays = self.processes.get(&client).into_iter().flat_map(|p| &p.gpus);
+        let residencies = stays.map(|gpu| gpu.stay.words);
         let gpus = self.tenants.get(&id).map(|tenant| &tenant.gpus);
-        let told = gpus.into_iter().flatten().zip(leases).map(|(gpu, lease)| WelcomeGpu {
-            swap: false,
+        let words = leases.into_iter().zip(residencies);
+        let told = gpus.into_iter().flatten().zip(words);
+        let told = told.map(|(gpu, (lease, residency))| WelcomeGpu {
+            swap,
+            residency,
             uuid: gpu.uuid,
             limit_units: gpu.limit_units,
             context_units: self.cards.get(&gpu.uuid).map_or(0, |c| c.context_estimate_units()),
@@ -110,7 +123,7 @@ impl State {
         tenant: u64,
         pid: u32,
         actions: &mut Vec<Action>,
-    ) -> (Vec<u32>, Option<Nanos>) {
+    ) -> (Vec<(u32, Stay)>, Option<Nanos>) {
         let former = self
             .processes
             .iter()
@@ -121,7 +134,9 @@ impl State {
             tenant.processes.remove(&former);
         }
         actions.push(Action::Forget { client: former });
-        let promised = |gpu: &ProcessGpu| u32::try_from(gpu.promised_units()).unwrap_or(u32::MAX);
+        let promised = |gpu: &ProcessGpu| {
+            (u32::try_from(gpu.promised_units()).unwrap_or(u32::MAX), gpu.stay.clone())
+        };
         (process.gpus.iter().map(promised).collect(), process.closed_at)
     }
 
@@ -138,7 +153,10 @@ impl State {
         self.drop_grows_of(client);
         for at in self.pages_of_client(client) {
             self.drains_no_more(now, at, actions);
+            self.moves_no_more(at);
         }
+        let places = self.places(tenant);
+        self.go_on_without(now, &places, actions);
         self.serve_tenant(now, tenant, actions);
     }
 

@@ -42,7 +42,8 @@ impl State {
             actions.push(Action::Close { client: at.client });
             return;
         }
-        let pending = Pending { client: at.client, seq, wanted_units, stage: Stage::New };
+        let pending =
+            Pending { client: at.client, seq, wanted_units, since: now, stage: Stage::New };
         // What it asks for first after coming back is what it holds: nobody may be served before.
         let carried = u64::from(std::mem::take(&mut own.carried_units));
         gpu.allowed_units -= carried;
@@ -133,10 +134,19 @@ impl State {
                     return self.reclaim(now, id, slot, actions);
                 }
                 // Nobody of ours has it: the driver decides.
-                Stage::Waiting { .. } if wanted <= self.ungiven_units(tenant.gpus[at].uuid) => {
+                Stage::Waiting { .. }
+                    if room.is_owed(wanted)
+                        && wanted <= self.ungiven_units(tenant.gpus[at].uuid) =>
+                {
                     self.grant(now, id, slot, room, actions);
                 }
-                Stage::Waiting { .. } => self.break_guarantee(id, slot, actions),
+                Stage::Waiting { .. } if room.is_owed(wanted) => {
+                    self.break_guarantee(id, slot, actions);
+                }
+                Stage::Waiting { .. } => {
+                    self.tell_no_room(id, slot, actions);
+                    self.deny(id, slot, room, actions);
+                }
             }
         }
     }
@@ -174,9 +184,16 @@ impl State {
         if gpu.allowed_units > gpu.request_units.into() {
             gpu.lent_at = now;
         }
+        let waited = matches!(head.stage, Stage::Waiting { .. });
+        if waited {
+            gpu.residence.in_since = now;
+        }
         process.gpus[at].allowed_units += units;
         let frame = ToClient::Grant { seq: head.seq, gpu: slot, units };
         actions.push(Action::Send { client: head.client, frame });
+        if waited {
+            self.grow_has_room(now, card, id);
+        }
     }
 
     pub(crate) fn deny(&mut self, id: u64, slot: u8, room: Room, actions: &mut Vec<Action>) {

@@ -19,6 +19,7 @@ mod ledger;
 mod look;
 mod recall;
 mod reclaim;
+mod residency;
 mod resize;
 mod room;
 mod saved;
@@ -41,6 +42,7 @@ pub use event::{
     Runner, Sample, Stray, WelcomeGpu, Word,
 };
 pub use look::Slice;
+pub use residency::{MoveCounters, PoolFigures, Progress, ResidencyWords, SwapConfig};
 pub use saved::{Saved, SavedGpu, SavedTenant};
 pub use state::{Config, Counters, State};
 

@@ -27,7 +27,10 @@ impl State {
         }
         let slices = tenant.gpus.iter().enumerate().map(|(slot, gpu)| {
             let processes = tenant.processes.iter().filter_map(|client| self.processes.get(client));
-            let held = processes.map(|p| (p.peer.pid, p.gpus[slot].held_units()));
+            let held = processes.map(|p| {
+                let gpu = &p.gpus[slot];
+                (p.peer.pid, gpu.held_units().saturating_add(gpu.stay.swapped_units))
+            });
             Slice {
                 uuid: gpu.uuid,
                 limit_units: gpu.limit_units,

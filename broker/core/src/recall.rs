@@ -10,6 +10,7 @@ use halfwarp_api::wire::ToClient;
 use crate::{
     Nanos, RECALL_NS,
     event::{Action, PageRef, PageWord},
+    residency::Place,
     room::Room,
     state::State,
     tenant::{ProcessGpu, Recall, Stage, Tenant},
@@ -207,8 +208,14 @@ impl State {
         actions.push(Action::Send { client: at.client, frame });
     }
 
-    /// What a tenant's processes hold on a card by their pages, each checked against the book.
+    /// What a tenant's processes hold of a card by their pages, each checked against the book, and in
+    /// host copies: a move does not change it.
     pub(crate) fn held_units(&self, tenant: &Tenant, slot: u8) -> u64 {
+        let swapped = self.swapped_units(Place { id: tenant.id, slot });
+        self.held_on_card(tenant, slot) + swapped
+    }
+
+    pub(crate) fn held_on_card(&self, tenant: &Tenant, slot: u8) -> u64 {
         let processes = tenant.processes.iter().filter_map(|c| self.processes.get(c));
         let gpus = processes.filter_map(|p| p.gpus.get(usize::from(slot)));
         gpus.map(|gpu| u64::from(gpu.held_units())).sum()

@@ -12,6 +12,7 @@ use crate::{
     END_GRACE_NS, GROW_NS, Nanos, SETTLE_WAIT_NS,
     card::Uuid,
     event::{Action, Happening, Kind},
+    residency::Place,
     room::Room,
     state::State,
     tenant::{Stage, Tenant},
@@ -42,10 +43,12 @@ impl State {
         let head = tenant.and_then(|t| t.gpus.get(usize::from(slot))?.queue.front());
         let owed = head.is_some_and(|head| room.is_owed(head.wanted_units.into()));
         let ended = tenant.is_none_or(|t| t.lending.ended);
-        if !owed || ended {
+        let wanted = head.map_or(0, |head| u64::from(head.wanted_units));
+        let others_may_move = wanted <= room.limit_units
+            && tenant.is_some_and(|tenant| self.is_worth_waiting(tenant, slot, wanted));
+        if !owed && !others_may_move || ended {
             return self.deny(id, slot, room, actions);
         }
-        let wanted = head.map_or(0, |head| u64::from(head.wanted_units));
         let card = tenant.map(|t| t.gpus[usize::from(slot)].uuid);
         let settles = card.is_some_and(|card| wanted <= self.ungiven_units(card));
         let patience = if settles { SETTLE_WAIT_NS } else { GROW_NS };
@@ -62,6 +65,10 @@ impl State {
         let (card, wanted) = (gpu.uuid, u64::from(head.wanted_units));
         let coming = self.coming_units(card);
         let missing = wanted.saturating_sub(self.ungiven_units(card) + coming);
+        // Nobody is ended for what others can move away for.
+        if missing == 0 || self.can_be_helped(now, Place { id, slot }, wanted) {
+            return;
+        }
         for victim in self.victims(card, id, missing) {
             self.end_for(now, victim, id, card, actions);
         }

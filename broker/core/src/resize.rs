@@ -8,6 +8,7 @@ use crate::{
     Nanos, RECALL_NS,
     admit::{Reason, Rejection},
     event::{Action, PageRef},
+    residency::Place,
     state::State,
     tenant::Tenant,
 };
@@ -57,11 +58,12 @@ impl State {
         actions: &mut Vec<Action>,
     ) {
         for (slot, amounts) in amounts.iter().enumerate() {
+            let swapped = self.swapped_units(Place { id, slot: slot as u8 });
             let Some(tenant) = self.tenants.get_mut(&id) else { return };
             let Some(gpu) = tenant.gpus.get_mut(slot) else { return };
             gpu.request_units = amounts.request_units;
             gpu.limit_units = amounts.limit_units;
-            gpu.excess_units = gpu.excess_units.max(gpu.allowed_units);
+            gpu.excess_units = gpu.excess_units.max(gpu.allowed_units + swapped);
             if gpu.allowed_units > amounts.request_units.into() {
                 gpu.lent_at = now;
             }

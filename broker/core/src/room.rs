@@ -8,8 +8,11 @@
 //! So bytes within a tenant's request can always be had, if need be from those who borrowed them; and
 //! only who may be ended borrows bytes that are another's by request.
 
+use halfwarp_api::UNIT_BYTES;
+
 use crate::{
     card::Uuid,
+    residency::Place,
     state::State,
     tenant::{Tenant, TenantGpu},
 };
@@ -52,24 +55,36 @@ impl Tenant {
     /// What the card owes it: its request, and above that what cannot be taken back.
     pub(crate) fn owed_units(&self, gpu: &TenantGpu) -> u64 {
         let request = u64::from(gpu.request_units);
-        if self.lending.may_end { request } else { gpu.allowed_units.max(request) }
+        let returns = self.lending.may_end || gpu.residence.movable;
+        if returns { request } else { gpu.allowed_units.max(request) }
     }
 }
 
 impl State {
     pub(crate) fn room(&self, tenant: &Tenant, slot: usize) -> Room {
         let gpu = &tenant.gpus[slot];
-        let taken_units = gpu.allowed_units + self.absent_units(tenant, gpu.uuid);
+        let swapped_units = self.swapped_units(Place { id: tenant.id, slot: slot as u8 });
+        let taken_units = gpu.allowed_units + swapped_units + self.absent_units(tenant, gpu.uuid);
+        let claim = self.residency.claims.get(&gpu.uuid).filter(|c| c.tenant != tenant.id);
+        let claimed_units = claim.map_or(0, |claim| claim.units);
         let own_units = u64::from(gpu.request_units).saturating_sub(gpu.allowed_units);
         let settling = self.cards.get(&gpu.uuid).map_or(0, |card| card.settling_units());
         Room {
             limit_units: u64::from(gpu.limit_units).saturating_sub(taken_units),
             own_units,
             unowed_units: own_units + self.spare_units(gpu.uuid),
-            free_units: self.free_units(gpu.uuid),
+            free_units: self.free_units(gpu.uuid).saturating_sub(claimed_units),
             ungiven_units: self.ungiven_units(gpu.uuid).saturating_sub(settling),
-            returns: tenant.lending.may_end,
+            returns: tenant.lending.may_end || self.can_borrow(tenant, slot),
         }
+    }
+
+    /// Whether what a tenant is about to be given above its request can be moved away again: it is
+    /// movable now, and there is host memory for that too.
+    fn can_borrow(&self, tenant: &Tenant, slot: usize) -> bool {
+        let gpu = &tenant.gpus[slot];
+        let wanted = gpu.queue.front().map_or(0, |head| u64::from(head.wanted_units));
+        gpu.residence.movable && wanted.saturating_mul(UNIT_BYTES) <= self.pool_left_bytes()
     }
 
     fn on(&self, card: Uuid) -> impl Iterator<Item = (&Tenant, &TenantGpu)> {

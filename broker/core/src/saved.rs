@@ -11,6 +11,7 @@ use crate::{
     card::Uuid,
     event::Runner,
     reclaim::Lending,
+    residency::{CHUNKS_KEPT, Suspension},
     state::State,
     tenant::{Tenant, TenantGpu},
 };
@@ -24,6 +25,8 @@ pub struct Saved {
     pub contexts: BTreeMap<Uuid, u32>,
     pub modes: BTreeMap<Uuid, Mode>,
     pub leases_ms: BTreeMap<Uuid, u16>,
+    /// No chunk has a number above this.
+    pub next_chunk: u32,
 }
 
 /// A tenant, without what its processes hold.
@@ -40,6 +43,9 @@ pub struct SavedTenant {
     pub started_at_s: u64,
     /// It may be ended to get guaranteed memory back.
     pub may_end: bool,
+    pub swap: bool,
+    /// It was suspended, or was to be.
+    pub suspended: bool,
     pub gpus: Vec<SavedGpu>,
     /// Processes that were joined.
     pub pids: Vec<u32>,
@@ -70,6 +76,8 @@ impl State {
             ending: tenant.ending,
             started_at_s: tenant.started_at_s,
             may_end: tenant.lending.may_end,
+            swap: tenant.swap,
+            suspended: tenant.suspension != Suspension::None,
             gpus: tenant.gpus.iter().map(SavedGpu::of).collect(),
             pids: self.pids(tenant).into_iter().collect(),
         });
@@ -80,6 +88,7 @@ impl State {
             contexts: self.cards.values().filter_map(measured).collect(),
             modes: self.cards.iter().map(|(uuid, card)| (*uuid, card.mode)).collect(),
             leases_ms: self.cards.iter().map(|(uuid, card)| (*uuid, card.lease_ms)).collect(),
+            next_chunk: self.residency.next_chunk.next_multiple_of(CHUNKS_KEPT),
         }
     }
 
@@ -89,6 +98,7 @@ impl State {
     /// The daemon leaves out pids that have ended, and reports each runner that has.
     pub fn restore(&mut self, now: Nanos, saved: Saved) -> Vec<String> {
         self.next_tenant = self.next_tenant.max(saved.next_tenant);
+        self.residency.next_chunk = saved.next_chunk;
         for (uuid, card) in &mut self.cards {
             card.context_units = saved.contexts.get(uuid).copied();
             card.mode = saved.modes.get(uuid).copied().unwrap_or_default();
@@ -135,6 +145,10 @@ impl State {
             gpus: kept.gpus.into_iter().map(SavedGpu::entitlement).collect(),
             processes: BTreeSet::new(),
             lending: Lending { may_end: kept.may_end, ..Lending::default() },
+            swap: kept.swap,
+            suspension: if kept.suspended { Suspension::Suspended } else { Suspension::None },
+            suspension_until: 0,
+            suspension_failed: None,
             absent,
         };
         self.tenants.insert(kept.id, tenant);

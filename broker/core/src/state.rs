@@ -12,6 +12,7 @@ use crate::{
     compute::Compute,
     event::{Action, ClientId, Event, Happening, Kind, PageRef},
     recall::Why,
+    residency::{Residency, SwapConfig},
     tenant::{Process, Stage, Tenant},
     watch::Watch,
 };
@@ -29,6 +30,7 @@ pub struct Config {
     pub on_reclaim: OnReclaim,
     /// End a tenant's processes that use a GPU without the library.
     pub end_strays: bool,
+    pub swap: SwapConfig,
 }
 
 impl Default for Config {
@@ -39,6 +41,7 @@ impl Default for Config {
             joins_of_a_pid_max: 64,
             on_reclaim: OnReclaim::Keep,
             end_strays: false,
+            swap: SwapConfig::default(),
         }
     }
 }
@@ -79,6 +82,7 @@ pub struct State {
     had_tenant: bool,
     stopped: bool,
     pub(crate) compute: Compute,
+    pub(crate) residency: Residency,
     counters: Counters,
 }
 
@@ -103,6 +107,7 @@ impl State {
             had_tenant: false,
             stopped: false,
             compute: Compute::default(),
+            residency: Residency::default(),
             counters: Counters::default(),
         }
     }
@@ -117,9 +122,12 @@ impl State {
             Event::CallBack => self.call_loans_back(now, actions),
             Event::End { tenant } => self.end(now, tenant, actions),
             Event::Change(change) => self.change(now, &change, actions),
+            Event::Suspend { tenant, uid } => self.suspend(now, tenant, uid, actions),
+            Event::Resume { tenant, uid } => self.resume(now, tenant, uid, actions),
+            Event::ChunkMade { at, chunk, made } => self.chunk_made(now, at, chunk, made),
             Event::RunnerGone { tenant } => self.runner_gone(now, tenant, actions),
             Event::Hello { client, peer, version, token, at_s } => {
-                self.hello(client, peer, version, token, at_s, actions);
+                self.hello(now, client, (peer, at_s), version, token, actions);
             }
             Event::Frame { client, frame } => self.frame(now, client, frame, actions),
             Event::Hostile { client, pid, text } => self.hostile(client, pid, text, actions),
@@ -131,6 +139,7 @@ impl State {
         }
         self.run_timers(now, actions);
         self.compute_after(now, actions);
+        self.residency_after(now, actions);
         self.check();
     }
 
@@ -170,12 +179,7 @@ impl State {
                 self.drained(now, at, seq, done, waiting, actions);
             }
             ToBroker::Idle { gpu, lease } => self.is_idle(PageRef { client, slot: gpu }, lease),
-            ToBroker::Reasons { .. }
-            | ToBroker::ChunkGone { .. }
-            | ToBroker::Left { .. }
-            | ToBroker::SwapEnded { .. }
-            | ToBroker::SwappedFreed { .. }
-            | ToBroker::WantMemory { .. } => {}
+            frame => self.frame_of_memory(now, client, frame, actions),
         }
     }
 
@@ -245,6 +249,7 @@ impl State {
         let contexts = contexts.filter_map(|gpu| Some(gpu.measuring?.until));
         let kills = self.tenants.values().filter_map(|t| t.lending.kill_at);
         let others = self.home_until.into_iter().chain(self.stop_at()).chain(self.compute_due());
+        let others = others.chain(self.residency.due());
         let first = recalls.chain(contexts).chain(kills).chain(others).min();
         first.map_or(self.next_sample, |at| at.min(self.next_sample))
     }

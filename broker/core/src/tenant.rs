@@ -7,10 +7,12 @@ use halfwarp_api::wire::{Denial, Token};
 
 use crate::{
     Nanos,
+    admit::Rejection,
     card::Uuid,
     compute::Seat,
     event::{ClientId, PageRef, Peer, Runner, Word},
     reclaim::Lending,
+    residency::{Residence, Stay, Suspension},
 };
 
 #[derive(Clone, Debug)]
@@ -33,6 +35,13 @@ pub(crate) struct Tenant {
     pub(crate) gpus: Vec<TenantGpu>,
     pub(crate) processes: BTreeSet<ClientId>,
     pub(crate) lending: Lending,
+    /// Its memory is made so that it can be moved.
+    pub(crate) swap: bool,
+    pub(crate) suspension: Suspension,
+    /// Until when chunks may be made for it.
+    pub(crate) suspension_until: Nanos,
+    /// Why the last suspend or resume failed.
+    pub(crate) suspension_failed: Option<Rejection>,
     /// Pids that had joined before the broker was restarted and have not come back yet.
     pub(crate) absent: BTreeSet<u32>,
 }
@@ -59,6 +68,7 @@ pub(crate) struct TenantGpu {
     /// Allocations that were refused.
     pub(crate) refused: u64,
     pub(crate) queue: VecDeque<Pending>,
+    pub(crate) residence: Residence,
 }
 
 /// A `Grow` that has no answer yet.
@@ -67,6 +77,7 @@ pub(crate) struct Pending {
     pub(crate) client: ClientId,
     pub(crate) seq: u32,
     pub(crate) wanted_units: u32,
+    pub(crate) since: Nanos,
     pub(crate) stage: Stage,
 }
 
@@ -119,6 +130,8 @@ pub(crate) struct ProcessGpu {
     pub(crate) measuring: Option<Measuring>,
     /// Its place at the lease gate.
     pub(crate) seat: Seat,
+    /// Where its memory is.
+    pub(crate) stay: Stay,
 }
 
 /// A `Recall` without its `Return`.
@@ -174,6 +187,7 @@ impl TenantGpu {
             denied: None,
             refused: 0,
             queue: VecDeque::new(),
+            residence: Residence::default(),
         }
     }
 }

@@ -8,6 +8,7 @@ use halfwarp_rest::{Bytes, Percent};
 use crate::{
     card::{Card, Uuid},
     event::{ClientId, PageRef},
+    residency::Place,
     state::State,
     tenant::Tenant,
 };
@@ -53,7 +54,7 @@ impl State {
         let here = self.slots_on(card.facts.uuid);
         let held = here
             .iter()
-            .filter_map(|(id, slot)| Some(self.held_units(self.tenants.get(id)?, *slot)));
+            .filter_map(|(id, slot)| Some(self.held_on_card(self.tenants.get(id)?, *slot)));
         rest::Gpu {
             index: card.facts.index,
             uuid: card.facts.uuid.to_string(),
@@ -83,12 +84,31 @@ impl State {
         }
     }
 
+    fn shown_swap(&self, tenant: &Tenant, slot: u8) -> rest::Swap {
+        let place = Place { id: tenant.id, slot };
+        let residence = &tenant.gpus[usize::from(slot)].residence;
+        let shown = |moves: &crate::MoveCounters| rest::Moves {
+            moves: moves.moves,
+            bytes: Bytes(moves.bytes),
+            seconds: moves.seconds,
+        };
+        rest::Swap {
+            residency: self.residency_word(place).to_owned(),
+            swapped_bytes: as_bytes(self.swapped_units(place)),
+            host_bytes: Bytes(self.host_bytes(place)),
+            reasons: self.reason_names(place).into_iter().map(str::to_owned).collect(),
+            out: shown(&residence.out),
+            back: shown(&residence.back),
+        }
+    }
+
     fn shown(&self, tenant: &Tenant) -> rest::Tenant {
         let joined = || tenant.processes.iter().filter_map(|c| self.processes.get(c));
+        let moved = self.residency_state(tenant);
         let state = match (tenant.ending, tenant.processes.is_empty()) {
             (true, _) => "ended",
-            (false, true) => "waiting",
-            (false, false) => "running",
+            (false, true) => moved.filter(|state| *state == "suspended").unwrap_or("waiting"),
+            (false, false) => moved.unwrap_or("running"),
         };
         let gpus = tenant.gpus.iter().enumerate().map(|(slot, gpu)| rest::TenantGpu {
             compute: self.shown_turns(tenant, gpu.uuid),
@@ -104,6 +124,7 @@ impl State {
                     .sum(),
             ),
             refused: gpu.refused,
+            swap: self.shown_swap(tenant, slot as u8),
         });
         let first = tenant.gpus.first();
         rest::Tenant {
@@ -116,7 +137,7 @@ impl State {
             stalled: self.is_stalled(tenant),
             share: Percent(first.map_or(0, |gpu| gpu.share_percent)),
             share_limit: Percent(first.map_or(100, |gpu| gpu.share_limit_percent)),
-            swap: false,
+            swap: tenant.swap,
             on_reclaim: if tenant.lending.may_end {
                 rest::OnReclaim::End
             } else {

@@ -9,6 +9,8 @@
 //! | `POST /api/v1/tenants` | [`NewTenant`] | 201, [`Admitted`] |
 //! | `PATCH /api/v1/tenants/{id}` | [`TenantChange`] | [`Tenant`] as it is then |
 //! | `PATCH /api/v1/gpus/{uuid}` | [`GpuChange`] | [`Gpu`] as it is then |
+//! | `POST /api/v1/tenants/{id}/suspend` | | [`Tenant`] once it is suspended; 202 if that takes longer |
+//! | `POST /api/v1/tenants/{id}/resume` | | [`Tenant`] once it is resumed; 202 while it waits for room |
 //! | `DELETE /api/v1/tenants/{id}` | | 204 |
 //! | `GET /api/v1/events?after=N` | | list of [`Event`] with `number` above N |
 //! | `GET /healthz` | | 200 `ok` |
@@ -91,6 +93,32 @@ pub struct TenantGpu {
     pub refused: u64,
     #[serde(default)]
     pub compute: Compute,
+    #[serde(default)]
+    pub swap: Swap,
+}
+
+/// Where a tenant's memory of a card is.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
+pub struct Swap {
+    /// `resident`, `leaving`, `swapped`, `arriving`, or `waiting` (wants back, and there is no room).
+    pub residency: String,
+    /// Part of `held_bytes` that lies in host copies.
+    pub swapped_bytes: Bytes,
+    /// Host memory that is kept for its copies.
+    pub host_bytes: Bytes,
+    /// Why it can't be moved now, kebab-case; none if it can.
+    pub reasons: Vec<String>,
+    /// Moves off the card and back since it began.
+    pub out: Moves,
+    pub back: Moves,
+}
+
+/// Moves in one direction.
+#[derive(Clone, PartialEq, Serialize, Deserialize, Debug, Default)]
+pub struct Moves {
+    pub moves: u64,
+    pub bytes: Bytes,
+    pub seconds: f64,
 }
 
 /// A tenant's turns on a card; those of its group if it has one.
@@ -115,7 +143,9 @@ pub struct Tenant {
     pub id: u64,
     pub name: String,
     pub uid: u32,
-    /// `waiting` (no process has joined), `running`, `ended` (about to go).
+    /// `waiting` (no process has joined), `running`, `suspending`, `suspended`, `resuming`, `swapped`
+    /// (until it needs its memory), `waiting (no room)` (it does, and others have the card), `ended`
+    /// (about to go).
     pub state: String,
     pub priority: u16,
     /// Tenants of one user with the same group get and lose the lease together.
@@ -221,7 +251,8 @@ pub struct Event {
     pub at: f64,
     /// A closed set, kebab-case: `broker-started`, `tenant-admitted`, `tenant-refused`,
     /// `tenant-ended`, `tenant-changed`, `gpu-changed`, `joined`, `join-refused`, `process-ended`, `out-of-memory`,
-    /// `interlocked`, `stalled`, `context-measured`, `unknown-function`, `settled`, `unattributed`, `protocol-error`.
+    /// `interlocked`, `stalled`, `swapped-out`, `swapped-in`, `suspended`, `resumed`, `move-failed`, `no-room`, `loan-stuck`,
+    /// `context-measured`, `unknown-function`, `settled`, `unattributed`, `protocol-error`.
     pub kind: String,
     pub tenant: Option<u64>,
     pub pid: Option<u32>,

@@ -211,7 +211,11 @@ impl Books {
                 match (place, entry.allocation.within) {
                     (Place::Array(_) | Place::Mipmapped(_), _) => found.arrays = true,
                     (Place::Address(_), Within::Pool(_)) => found.pools = true,
-                    (Place::Address(_), Within::Context(_)) => found.others = true,
+                    (Place::Address(_), Within::Context(_)) | (Place::External(_), _) => {
+                        found.others = true;
+                    }
+                    // Stays on the card as the context does, and hinders nothing else.
+                    (Place::Module(_) | Place::Library(_), _) => {}
                 }
             }
         }

@@ -14,13 +14,17 @@ impl State {
     /// there still, and if it is open its futex was woken.
     pub(crate) fn wants(&mut self, now: Nanos, at: PageRef, actions: &mut Vec<Action>) {
         let Some((id, _)) = self.party_at(at) else { return };
+        let contested = self.is_contested(at);
         let Some(seat) = self.seat_mut(at) else { return };
         seat.silent = false;
         if seat.is_open() {
             return;
         }
-        seat.wants = true;
         seat.idle = false;
+        if !contested {
+            return;
+        }
+        seat.wants = true;
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         match &party.stage {
             Stage::Out => {
@@ -38,6 +42,7 @@ impl State {
 
     pub(crate) fn is_idle(&mut self, at: PageRef, lease: u32) {
         let Some((id, _)) = self.party_at(at) else { return };
+        let metered = !self.is_contested(at) && self.has_swap(at);
         let Some(seat) = self.seat_mut(at) else { return };
         seat.silent = false;
         // A gate that has changed since was not what it looked at.
@@ -45,7 +50,7 @@ impl State {
             return;
         }
         let Some(party) = self.compute.parties.get(&id) else { return };
-        if !party.is_out()
+        if (metered || !party.is_out())
             && let Some(seat) = self.seat_mut(at)
         {
             seat.idle = true;

@@ -62,6 +62,18 @@ impl State {
         process.gpus.get_mut(usize::from(at.slot)).map(|gpu| &mut gpu.seat)
     }
 
+    pub(crate) fn has_swap(&self, at: PageRef) -> bool {
+        let process = self.processes.get(&at.client);
+        process.and_then(|p| self.tenants.get(&p.tenant)).is_some_and(|tenant| tenant.swap)
+    }
+
+    /// Whether turns are taken on the card of a page.
+    pub(crate) fn is_contested(&self, at: PageRef) -> bool {
+        let Some((id, card)) = self.party_at(at) else { return false };
+        let claim = self.compute.parties.get(&id).and_then(|party| party.claims.get(&card));
+        claim.is_some_and(|claim| claim.contested)
+    }
+
     /// The party and card of a page, as the tenant has it.
     pub(crate) fn party_at(&self, at: PageRef) -> Option<(u64, Uuid)> {
         let process = self.processes.get(&at.client)?;
@@ -74,12 +86,15 @@ impl State {
         let mut wanted = Vec::new();
         for party in self.compute.parties.values() {
             for (uuid, claim) in &party.claims {
-                let bound_ns = match (claim.contested, self.is_never_closed(*uuid, claim)) {
-                    (false, _) => 0,
-                    (true, true) => BOUND_HIGHEST_NS,
-                    (true, false) => BOUND_NS,
-                };
+                let never_closed = self.is_never_closed(*uuid, claim);
                 for at in &claim.seats {
+                    let bound_ns = match (claim.contested, never_closed) {
+                        // Whoever can be moved says when it is idle.
+                        (false, _) if self.has_swap(*at) => BOUND_HIGHEST_NS,
+                        (false, _) => 0,
+                        (true, true) => BOUND_HIGHEST_NS,
+                        (true, false) => BOUND_NS,
+                    };
                     wanted.push((*at, claim.contested.then_some(&party.stage), bound_ns));
                 }
             }
@@ -88,6 +103,7 @@ impl State {
         for (at, stage, bound_ns) in wanted {
             let Some(seat) = self.seat(at) else { continue };
             let gate = match stage {
+                None if seat.idle && bound_ns > 0 => Gate::Armed,
                 None => Gate::Open,
                 Some(Stage::Holding { .. }) if seat.idle => Gate::Armed,
                 Some(Stage::Holding { .. }) => Gate::Open,

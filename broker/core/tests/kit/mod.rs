@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use halfwarp_api::{
     version::CURRENT,
-    wire::{ToBroker, ToClient},
+    wire::{Outcome, ToBroker, ToClient},
 };
 use halfwarp_broker_core::{
     Action, Admitted, CardFacts, CardSample, Change, ClientId, Config, Event, Happening, Kind,
@@ -35,6 +35,21 @@ pub struct Client {
     /// What its page says need not be asked for.
     pub exhausted: u32,
     pub others: Vec<ToClient>,
+    /// What its context takes; it never moves.
+    pub context: u32,
+    /// What it has in host copies.
+    pub swapped: u32,
+    /// Of that, what lies in chunks of an earlier connection.
+    pub orphans: u32,
+    /// Its residency gate, as its page says it.
+    pub closed: bool,
+    pub gate_changes: u32,
+    /// By number, the bytes of its chunks.
+    pub chunks: BTreeMap<u32, u64>,
+    /// How its next moves end, if not well.
+    pub ends: VecDeque<Outcome>,
+    /// It reads nothing.
+    pub stopped: bool,
     next_seq: u32,
 }
 
@@ -53,6 +68,8 @@ pub struct Node {
     pub stopped: bool,
     /// What the daemon found of processes that nobody knows.
     pub strays: Vec<Stray>,
+    /// Chunks can't be made.
+    pub no_chunks: bool,
     next_client: u64,
 }
 
@@ -95,6 +112,7 @@ impl Node {
             signals: Vec::new(),
             stopped: false,
             strays: Vec::new(),
+            no_chunks: false,
             next_client: 1,
         }
     }
@@ -122,6 +140,19 @@ impl Node {
                         if let Some(client) = self.clients.get_mut(&at.client) {
                             client.exhausted = *units;
                         }
+                    }
+                    Action::Residency { at, words } => {
+                        if let Some(client) = self.clients.get_mut(&at.client) {
+                            client.closed = words.closed;
+                            client.gate_changes += 1;
+                        }
+                    }
+                    Action::MakeChunk { at, chunk, bytes } => {
+                        let (at, chunk, made) = (*at, *chunk, !self.no_chunks);
+                        if let Some(client) = self.clients.get_mut(&at.client).filter(|_| made) {
+                            client.chunks.insert(chunk, *bytes);
+                        }
+                        events.push_back(Event::ChunkMade { at, chunk, made });
                     }
                     Action::Signal { client, kill } => self.signals.push((*client, *kill)),
                     Action::Sample => self.samples_asked += 1,
@@ -185,11 +216,18 @@ impl Node {
         self.next_client += 1;
         let peer = Peer { pid, uid: UID, command: "prog".to_owned() };
         let event = Event::Hello { client, peer, version: CURRENT, token: tenant.token, at_s: 0 };
-        let welcome = |a: &Action| matches!(a, Action::Welcome { .. });
-        if !self.step(event).iter().any(welcome) {
-            return None;
-        }
         self.clients.insert(client, Client { pid, ..Client::default() });
+        let welcome = self.step(event).into_iter().find_map(|action| match action {
+            Action::Welcome { gpus, .. } => Some(gpus),
+            _ => None,
+        });
+        let Some(gpus) = welcome else {
+            self.clients.remove(&client);
+            return None;
+        };
+        if let Some(own) = self.clients.get_mut(&client) {
+            own.closed |= gpus.first().is_some_and(|gpu| gpu.residency.closed);
+        }
         Some(client)
     }
 
@@ -247,6 +285,12 @@ impl Node {
     pub fn client_reads(&mut self, client: ClientId) {
         let Some(own) = self.clients.get_mut(&client) else { return };
         match own.inbox.pop_front() {
+            Some(ToClient::SwapOut { seq, .. }) => self.leaves(client, seq),
+            Some(ToClient::SwapIn { seq, units, .. }) => self.comes(client, seq, units),
+            Some(ToClient::DropChunk { chunk }) => {
+                own.chunks.remove(&chunk);
+                self.to_broker.push_back((client, ToBroker::ChunkGone { chunk }));
+            }
             Some(ToClient::Grant { seq, units, .. }) => {
                 let wanted = own.growing.remove(&seq).expect("each grow is answered once");
                 assert!(units >= wanted, "granted {units} of {wanted}");
@@ -268,13 +312,83 @@ impl Node {
         }
     }
 
+    /// Moves what it holds into its chunks, in two pieces.
+    fn leaves(&mut self, client: ClientId, seq: u32) {
+        let own = self.clients.get_mut(&client).expect("a client");
+        assert!(own.closed, "asked to leave with the gate open");
+        let outcome = own.ends.pop_front().unwrap_or(Outcome::Done);
+        let all = own.word.held - own.context;
+        let pieces = match outcome {
+            Outcome::Done => vec![all / 2, all - all / 2],
+            Outcome::Driver | Outcome::Host => vec![all / 2],
+            _ => vec![],
+        };
+        for units in pieces {
+            own.word.held -= units;
+            own.word.allowed -= units;
+            own.swapped += units;
+            self.to_broker.push_back((client, ToBroker::Left { seq, gpu: 0, units }));
+        }
+        let room: u64 = own.chunks.values().sum();
+        assert!(
+            u64::from(own.swapped - own.orphans) * 512 <= room,
+            "no host memory for {}",
+            own.swapped
+        );
+        let swapped = own.swapped;
+        let end = ToBroker::SwapEnded { seq, gpu: 0, outcome, swapped, taken: 0 };
+        self.to_broker.push_back((client, end));
+    }
+
+    /// Fetches what it has in host copies.
+    fn comes(&mut self, client: ClientId, seq: u32, units: u32) {
+        let own = self.clients.get_mut(&client).expect("a client");
+        let outcome = own.ends.pop_front().unwrap_or(Outcome::Done);
+        let fetch = if outcome == Outcome::Done { own.swapped } else { own.swapped / 2 };
+        let taken = fetch.min(units);
+        own.word.held += taken;
+        own.word.allowed += taken;
+        own.swapped -= taken;
+        own.orphans = own.orphans.min(own.swapped);
+        let swapped = own.swapped;
+        let end = ToBroker::SwapEnded { seq, gpu: 0, outcome, swapped, taken };
+        self.to_broker.push_back((client, end));
+    }
+
+    /// A thread launches: it asks at a closed lease gate, and then at a closed residency gate.
+    pub fn work(&mut self, client: ClientId) {
+        self.send(client, ToBroker::Want { gpu: 0, lease: 0 });
+        if self.client(client).closed {
+            self.send(client, ToBroker::WantMemory { gpu: 0, residency: 0 });
+        }
+        self.settle();
+    }
+
+    pub fn suspend(&mut self, tenant: u64) -> Result<(), Rejection> {
+        self.begun(Event::Suspend { tenant, uid: UID })
+    }
+
+    pub fn resume(&mut self, tenant: u64) -> Result<(), Rejection> {
+        self.begun(Event::Resume { tenant, uid: UID })
+    }
+
+    fn begun(&mut self, event: Event) -> Result<(), Rejection> {
+        let answer = self.step(event).into_iter().find_map(|action| match action {
+            Action::Begun => Some(Ok(())),
+            Action::Rejected(rejection) => Some(Err(rejection)),
+            _ => None,
+        });
+        answer.expect("an answer")
+    }
+
     /// Everybody reads everything until nothing is on its way.
     pub fn settle(&mut self) {
         loop {
             while !self.to_broker.is_empty() {
                 self.broker_reads(0);
             }
-            let busy: Vec<_> = self.clients.iter().filter(|(_, c)| !c.inbox.is_empty()).collect();
+            let busy: Vec<_> =
+                self.clients.iter().filter(|(_, c)| !c.inbox.is_empty() && !c.stopped).collect();
             let Some(client) = busy.first().map(|(client, _)| **client) else { return };
             self.client_reads(client);
         }
