@@ -50,6 +50,7 @@ const LONG: &[Long] = &[
     // 200 orders in a round: a million.
     Long {
         name: "mixture",
+        package: TESTS,
         file: "mixture",
         test: "mem_15_what_any_order_leads_to_is_what_the_model_says",
         rounds: 5_000,
