@@ -20,8 +20,9 @@ use rustix::{
     thread::futex,
 };
 
-/// How long the broker calls itself alive at a time, and how often it does.
-pub(crate) const ALIVE_NS: Nanos = 1_000_000_000;
+/// How long the broker calls itself alive at a time, and how often it does. A gate of a lease opens by
+/// itself a second later.
+pub(crate) const ALIVE_NS: Nanos = 250_000_000;
 pub(crate) const ALIVE_EVERY_MS: u64 = 250;
 
 /// A mapping of `BYTES` bytes that is `T`, shared with another process.

@@ -188,7 +188,8 @@ impl Attendant {
         }
         let (now, launches) = (wait::now_ns(), card.launches.load(Ordering::Relaxed));
         let turn = u64::from(lease) + 1;
-        if quiet.launches != launches || quiet.turn != turn {
+        // A launch that waits for room below the bound is no gap, however late its thread wakes.
+        if quiet.launches != launches || quiet.turn != turn || card.meter.is_waited_for() {
             quiet.marks.take().into_iter().for_each(Marks::abandon);
             (quiet.launches, quiet.turn, quiet.since_ns) = (launches, turn, now);
             return Some(IDLE_LOOK);
@@ -211,7 +212,7 @@ impl Attendant {
             }
             State::Passed => {
                 quiet.marks = None;
-                if card.launches.load(Ordering::Relaxed) != launches {
+                if card.launches.load(Ordering::Relaxed) != launches || card.meter.is_waited_for() {
                     return Some(IDLE_LOOK);
                 }
                 let idle = ToBroker::Idle { gpu: slot.0, lease };

@@ -171,6 +171,12 @@ impl Meter {
         Some(Admitted { batch, key, cost_ns, context, stream, begins, ends })
     }
 
+    /// Whether a thread has a launch that did not fit yet.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        let now = wait::now_ns();
+        self.state().first.is_some_and(|(_, at)| now.saturating_sub(at) < FIRST_NS)
+    }
+
     /// The launch is about to be made.
     pub(crate) fn begin(&self, process: &Process, here: &Here, admitted: &Admitted) {
         if !admitted.begins {

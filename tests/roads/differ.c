@@ -1,14 +1,18 @@
 /* Random calls of every row of the table, legal and illegal, from a seed: what each answers and writes.
  * Two runs with one seed must print the same, with a library between program and driver or without.
- *   differ SEED BLOCKS CALLS      each block of calls in a process of its own, with a seed of its own */
+ *   differ SEED BLOCKS CALLS linked|found    each block of calls in a process of its own, with a seed of its
+ *                                            own; by the program's own symbols, or by those looked up */
 #include "road.h"
 #include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-struct row { const char *symbol, *memory, *types; };
-#define KINDS(symbol, memory, types) {#symbol, memory, types},
+struct row { const char *symbol, *memory, *types; void *linked; };
+#define KINDS(symbol, memory, types) __attribute__((weak)) int symbol(void);
+#include "driver_kinds.h"
+#undef KINDS
+#define KINDS(symbol, memory, types) {#symbol, memory, types, (void *)symbol},
 static const struct row ROWS[] = {
 #include "driver_kinds.h"
 };
@@ -25,6 +29,7 @@ static const char *const LEFT_OUT[] = {"cuStreamWaitValue", "cuStreamBatchMemOp"
 static struct { const char *type; uint64_t value; } pool[POOL];
 static int pooled;
 static uint64_t state;
+static int linked;
 static unsigned char *scratch[4];
 
 static uint64_t next(void) {
@@ -143,7 +148,7 @@ static void block(void *handle, uint64_t seed, int calls) {
     int (*settle)(void) = (int (*)(void))must_find_in(handle, "cuCtxSynchronize");
     for (int i = 0; i < calls;) {
         const struct row *row = &ROWS[below(COUNT)];
-        void *function = dlsym(handle, row->symbol);
+        void *function = linked ? row->linked : dlsym(handle, row->symbol);
         if (left_out(row->symbol)) continue;
         if (function) call(row, function, 1), settle();
         else printf("%s null\n", row->symbol);
@@ -153,7 +158,8 @@ static void block(void *handle, uint64_t seed, int calls) {
     _exit(0);
 }
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 5) return 2;
+    linked = !strcmp(argv[4], "linked");
     void *handle = opened("libcuda.so.1", RTLD_NOW);
     for (int i = 0; i < 4; i++) {
         scratch[i] = mmap((void *)(0x200000000000ull + (uint64_t)i * (SCRATCH * 2)), SCRATCH, PROT_READ | PROT_WRITE,

@@ -34,6 +34,16 @@ impl Machine {
 }
 
 impl Faults {
+    /// The log of the first card's engines as it is now.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has gone.
+    #[must_use]
+    pub fn mark(&self) -> simcuda_protocol::engines::Mark {
+        self.client.engine_mark(0).expect("the machine answers")
+    }
+
     /// Sets a fault as `halfwarp sim fault` takes it; its number, if it stays.
     ///
     /// # Panics

@@ -4,6 +4,7 @@
 //! Nothing here waits without a deadline, and what a test starts ends with it.
 
 mod artefact;
+mod busy;
 mod command;
 mod fault;
 mod known;
@@ -15,6 +16,7 @@ mod steps;
 pub mod trace;
 
 pub use artefact::{artefact, guest, on_a_device, python};
+pub use busy::{Busy, Received};
 pub use command::{Ended, Running, finish, start, until};
 pub use fault::Faults;
 pub use known::{expect, known_failing};

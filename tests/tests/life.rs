@@ -106,13 +106,14 @@ fn life_03_kills_inside_slow_calls_hold_nobody_up_and_leave_nothing() {
     assert!(tenant.end(LINE).status.success());
 }
 
-/// Runs the program as pid 7 of a pid namespace of its own.
+/// Runs the program as pid 7 of a pid namespace of its own, and stays when that has ended.
 const AS_PID_7: &str = r#"
 exec 3<&0
 until sh -c 'test $$ -ge 6'; do :; done
 "$0" "$@" <&3 &
 echo "INSIDE $!"
 wait $!
+cat <&3
 "#;
 
 fn in_a_namespace(machine: &Machine, name: &str, mib: u64) -> Running {
@@ -143,9 +144,7 @@ fn life_09_a_pid_of_another_namespace_is_nobody_elses() {
     assert!(of_one >= 512 * MIB && of_two >= 768 * MIB);
     kill(first[0].pid);
     until(FREED_WITHIN, "the dead one's bytes are free", || {
-        let tenants = machine.tenants();
-        let one = tenants.iter().find(|tenant| tenant.name == "one");
-        one.is_none_or(|one| one.gpus[0].held_bytes.0 == 0).then_some(())
+        (held(&machine, "one") == 0 && pids("one").is_empty()).then_some(())
     });
     assert_eq!(held(&machine, "two"), of_two, "the other's figures do not move");
     one.signal(rustix::process::Signal::TERM);

@@ -20,15 +20,20 @@ use crate::command::{cargo, output, root, run, target};
 #[derive(Clone, Copy)]
 struct Long {
     name: &'static str,
+    /// Those of `halfwarp-tests` need what `cargo xtask build` makes; the others only themselves.
+    package: &'static str,
     file: &'static str,
     test: &'static str,
     rounds: u32,
     slices: u32,
 }
 
+const TESTS: &str = "halfwarp-tests";
+
 const LONG: &[Long] = &[
     Long {
         name: "race",
+        package: TESTS,
         file: "race",
         test: "mem_13_as_many_as_fit_are_granted_and_never_one_more",
         rounds: 1000,
@@ -36,6 +41,7 @@ const LONG: &[Long] = &[
     },
     Long {
         name: "mixed",
+        package: TESTS,
         file: "many",
         test: "mem_15_every_way_at_random_leaves_nothing_behind",
         rounds: 125_000,
@@ -44,6 +50,7 @@ const LONG: &[Long] = &[
     // 200 orders in a round: a million.
     Long {
         name: "mixture",
+        package: TESTS,
         file: "mixture",
         test: "mem_15_what_any_order_leads_to_is_what_the_model_says",
         rounds: 5_000,
@@ -51,6 +58,7 @@ const LONG: &[Long] = &[
     },
     Long {
         name: "soak",
+        package: TESTS,
         file: "soak",
         test: "sixteen_processes_killed_at_random_leave_nothing_on_the_simulated_machine",
         // Seconds, a slice a minute.
@@ -59,10 +67,27 @@ const LONG: &[Long] = &[
     },
     Long {
         name: "kills",
+        package: TESTS,
         file: "life",
         test: "life_03_kills_inside_slow_calls_hold_nobody_up_and_leave_nothing",
         rounds: MINUTE,
         slices: 1,
+    },
+    Long {
+        name: "ptx",
+        package: "simcuda-ptx",
+        file: "reference",
+        test: "random_programs_compute_what_the_reference_says",
+        rounds: 10_000,
+        slices: 10,
+    },
+    Long {
+        name: "ptx-damage",
+        package: "simcuda-ptx",
+        file: "hostile",
+        test: "thousands_of_cuts_and_flips_are_refused_or_run_and_never_panic",
+        rounds: 1_000_000,
+        slices: 100,
     },
 ];
 
@@ -86,8 +111,10 @@ pub(crate) fn run_named(name: &str, seed: Option<u32>, minutes: Option<u32>) -> 
         bail!("no long test is called {name:?}; there are: {}", names.join(", "));
     };
     let long = &of_length(*long, minutes)?;
-    artefacts::build()?;
-    run(cargo().args(["test", "--quiet", "--package", "halfwarp-tests", "--no-run"]))?;
+    if long.package == TESTS {
+        artefacts::build()?;
+    }
+    run(cargo().args(["test", "--quiet", "--package", long.package, "--no-run"]))?;
     let mut progress = begun(long, seed)?;
     while progress.slices < long.slices {
         let seed = progress.seed.wrapping_add(progress.slices);
@@ -120,7 +147,7 @@ fn of_length(long: Long, minutes: Option<u32>) -> Result<Long> {
 
 fn slice(long: &Long, seed: u32) -> Command {
     let mut test = cargo();
-    test.args(["test", "--quiet", "--package", "halfwarp-tests", "--test", long.file, "--"])
+    test.args(["test", "--quiet", "--package", long.package, "--test", long.file, "--"])
         .args(["--exact", long.test])
         .env("HALFWARP_ARTEFACTS", artefacts::folder())
         .env("HALFWARP_ROUNDS", (long.rounds / long.slices).to_string())

@@ -13,6 +13,7 @@ mod long;
 mod mutate;
 mod outcome;
 mod roads;
+mod sim_report;
 mod strangers;
 mod suite;
 mod supply;
@@ -85,6 +86,8 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Run the model of compute sharing and write its figures to docs/measurements
+    SimReport,
     /// Run the cases on an NVIDIA GPU
     Device {
         /// Only gather what a machine with a GPU needs
@@ -118,6 +121,7 @@ fn perform(task: Task) -> Result<ExitCode> {
             return counted(|count| mutate::check(count, &name, only.as_deref()));
         }
         Task::Long { name, seed, minutes } => long::run_named(&name, seed, minutes)?,
+        Task::SimReport => sim_report::write()?,
         Task::Device { pack } => return device::check(pack),
     }
     Ok(ExitCode::SUCCESS)

@@ -86,12 +86,15 @@ fn kernels_longer_than_the_lease_are_paid_for_later() {
     for load in [Busy::of(500 * MS), Busy::synchronous(500 * MS)] {
         for mode in [Mode::Fair, Mode::Strict] {
             let mut world = World::new(1, mode, 1);
-            let a = busy(&mut world, "25%", load.clone());
+            // Whoever comes first has launched without a bound before the second comes.
             let b = busy(&mut world, "75%", Busy::of(MS));
+            let a = busy(&mut world, "25%", load.clone());
             world.run_until(61 * SECOND);
             let got = [a, b].map(|id| world.percent(0, id, SECOND, 61 * SECOND));
             assert!((got[0] - 25.0).abs() <= 3.0, "{mode:?} {load:?}: {got:?}");
             assert!((got[1] - 75.0).abs() <= 3.0, "{mode:?} {load:?}: {got:?}");
+            let worst = world.worst_error(a, 25.0, 10 * SECOND, (SECOND, 61 * SECOND));
+            assert!(worst <= 6.0, "{mode:?} {load:?}: {worst} points over ten seconds");
         }
     }
 }

@@ -119,9 +119,10 @@ impl Engine {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether memory was unmapped under the kernel with this number.
+    /// Whether the kernel with this number will not end well: memory was unmapped under it, or the
+    /// context has failed.
     pub(crate) fn is_doomed(&self, number: u64) -> bool {
-        number <= self.doomed.load(Ordering::Relaxed)
+        number <= self.doomed.load(Ordering::Relaxed) || self.check().is_err()
     }
 
     /// Memory is unmapped: every kernel that is queued or runs may have meant it, and faults.
@@ -231,7 +232,7 @@ impl Engine {
             // Conditions look at memory, which must not go away meanwhile.
             observer.enter();
             let taken = match self.may_begin() {
-                true => inside.queue.take(self.costs.capacity()),
+                true => inside.queue.take(self.costs.capacity(), self.check().is_err()),
                 false => Taken::Conditional,
             };
             observer.leave();

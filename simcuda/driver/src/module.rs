@@ -73,7 +73,7 @@ pub(crate) fn load(code: &Arc<Code>, context: &Context) -> Result<Arc<Module>, C
 
 /// What an initialiser does not say is zero. Piece by piece: a variable may be as large as a card.
 fn zero(mut address: u64, mut bytes: usize) {
-    const PIECE: [u8; 1 << 16] = [0; 1 << 16];
+    static PIECE: [u8; 1 << 16] = [0; 1 << 16];
     while bytes > 0 {
         let piece = bytes.min(PIECE.len());
         pages::write(address, &PIECE[..piece]);

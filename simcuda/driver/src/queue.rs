@@ -167,8 +167,9 @@ impl Queue {
         self.lanes.retain(|_, lane| !lane.closing || lane.is_busy());
     }
 
-    /// Takes the oldest command that may begin, on a card of so many units.
-    pub(crate) fn take(&mut self, capacity: u64) -> Taken {
+    /// Takes the oldest command that may begin, on a card of so many units. In a context that failed
+    /// nothing waits for its condition any more: it will not be done anyway.
+    pub(crate) fn take(&mut self, capacity: u64, failed: bool) -> Taken {
         let mut conditional = false;
         let mut oldest: Option<(u64, usize)> = None;
         for (id, lane) in &self.lanes {
@@ -177,7 +178,7 @@ impl Queue {
             if lane.running || !older || !head.after.iter().all(|ticket| self.is_done(*ticket)) {
                 continue;
             }
-            if !command::may_begin(&head.given.work) {
+            if !failed && !command::may_begin(&head.given.work) {
                 conditional = true;
             } else if self.room.has(&head.given.class, capacity) {
                 oldest = Some((head.number, *id));

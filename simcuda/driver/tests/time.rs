@@ -5,7 +5,7 @@ mod api;
 mod worker;
 
 use api::{ILLEGAL_ADDRESS, MIB, NOT_READY, ON_CARD, Turn, turn};
-use simcuda_protocol::engines::Engine;
+use simcuda_protocol::engines::{Engine, Mark};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use worker::{KERNELS, Worker, machine};
@@ -50,9 +50,14 @@ impl Gate {
         Self { memory, opener, begun }
     }
 
+    /// Lets the stream go on and does not wait.
+    fn unlock(&self, turn: &Turn) -> u32 {
+        turn.driver.cuStreamWriteValue32_v2(self.opener, self.memory, 1, 0)
+    }
+
     /// Lets the streams go on; gives the event at which they did, when they are done.
     fn open(self, turn: &Turn, streams: &[usize]) -> usize {
-        assert_eq!(turn.driver.cuStreamWriteValue32_v2(self.opener, self.memory, 1, 0), 0);
+        assert_eq!(self.unlock(turn), 0);
         synchronise(turn, streams);
         assert_eq!(turn.driver.cuStreamDestroy_v2(self.opener), 0);
         assert_eq!(turn.driver.cuMemFree_v2(self.memory), 0);
@@ -91,8 +96,8 @@ fn a_spin_takes_what_it_says_by_events_by_the_log_and_by_the_clock() {
 #[test]
 fn copies_take_the_link_s_time_queue_up_one_way_and_overlap_both_ways() {
     let turn = turn();
-    // 80 MiB at 4 GB/s.
-    let (bytes, alone_ms) = (80 * MIB, 80.0 * 1.048576 / 4.0);
+    // 40 MiB at 4 GB/s.
+    let (bytes, alone_ms) = (40 * MIB, 40.0 * 1.048576 / 4.0);
     let streams = [turn.stream(), turn.stream()];
     let device = [turn.allocate(bytes), turn.allocate(bytes)];
     let host = [pinned(&turn, bytes), pinned(&turn, bytes)];
@@ -113,6 +118,7 @@ fn copies_take_the_link_s_time_queue_up_one_way_and_overlap_both_ways() {
     };
     // Pages that were never touched take longer than the link.
     measure(&|| [0, 1].into_iter().for_each(into));
+    measure(&|| [0, 1].into_iter().for_each(out));
     let one = measure(&|| into(0));
     let same = measure(&|| [0, 1].into_iter().for_each(into));
     let opposite = measure(&|| {
@@ -223,6 +229,20 @@ fn a_kernel_that_waits_for_the_host_lets_another_process_compute() {
     worker.order("one 5000000");
     let took_ms = worker.hears_number("TOOK") as f64 / 1e6;
     assert!(took_ms < 100.0, "another process's 5 ms took {took_ms} ms");
+    // It has turns like anybody, and stands still in between.
+    let turns = |mark: &Mark, from: &Mark| {
+        let own = mark.since(from).into_iter();
+        own.filter(|t| t.pid == std::process::id() && t.engine == Engine::Compute)
+            .map(|total| total.count)
+            .sum::<u64>()
+    };
+    let (client, patience) = (machine(), Instant::now() + Duration::from_secs(10));
+    let from = client.engine_mark(0).expect("a log");
+    worker.order("busy 1000000 2000");
+    while turns(&client.engine_mark(0).expect("a log"), &from) < 10 {
+        assert!(Instant::now() < patience, "the waiting kernel keeps its turn");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert_eq!(turn.driver.cuStreamQuery(stream), NOT_READY);
     // SAFETY: an aligned word of the same memory.
     unsafe { flag.wrapping_add(16).write_volatile(1) };
@@ -252,7 +272,7 @@ fn unmapping_under_a_queued_kernel_or_copy_faults_it_and_after_a_drain_never() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % below
     };
-    for round in 0..interleavings() {
+    for round in 0..1000 {
         let mut turn_context = 0;
         assert_eq!(turn.driver.cuDevicePrimaryCtxRetain(&mut turn_context, 0), 0);
         assert_eq!(turn.driver.cuCtxSetCurrent(turn_context), 0);
@@ -261,8 +281,11 @@ fn unmapping_under_a_queued_kernel_or_copy_faults_it_and_after_a_drain_never() {
         let range = turn.reserve(2 * MIB);
         turn.map(range, 2 * MIB, handle);
         let (stream, other) = (turn.stream(), turn.stream());
-        // In front of it something that takes a moment; then a kernel, a copy or a fill.
-        assert_eq!(turn.launch(kernel, 32, stream, &[100_000 + random(300_000)]), 0);
+        // In front of it something that takes a moment, or a gate; then a kernel or a fill.
+        let mut gate = (random(3) == 0).then(|| Gate::close(&turn, &[stream]));
+        if gate.is_none() {
+            assert_eq!(turn.launch(kernel, 32, stream, &[100_000 + random(300_000)]), 0);
+        }
         if random(2) == 0 {
             assert_eq!(turn.driver.cuMemsetD8Async(range, 7, MIB, other), 0);
         }
@@ -273,12 +296,19 @@ fn unmapping_under_a_queued_kernel_or_copy_faults_it_and_after_a_drain_never() {
         let drained = random(3) == 0;
         std::thread::sleep(Duration::from_micros(random(60)));
         if drained {
+            gate.take().map(|gate| gate.open(&turn, &[stream]));
             synchronise(&turn, &[stream, other]);
         }
         let queued = turn.driver.cuStreamQuery(stream) == NOT_READY;
         assert_eq!(turn.driver.cuMemUnmap(range, 2 * MIB), 0);
+        // What ended between the question and the unmapping ended well.
+        let queued = queued && turn.driver.cuStreamQuery(stream) != 0;
         // Mapped again at once: what was queued did not mean this memory.
         turn.map(range, 2 * MIB, handle);
+        if let Some(gate) = gate {
+            // Refused if the other stream's fill has already been struck.
+            gate.unlock(&turn);
+        }
         let result = turn.driver.cuCtxSynchronize();
         assert!(!drained || (!queued && result == 0), "round {round}: {result} after a drain");
         assert!(!queued || result == ILLEGAL_ADDRESS, "round {round}: {result} without a drain");
@@ -289,10 +319,6 @@ fn unmapping_under_a_queued_kernel_or_copy_faults_it_and_after_a_drain_never() {
         assert_eq!(turn.driver.cuDevicePrimaryCtxReset_v2(0), 0);
     }
     assert!(faults > 0, "no round ever faulted");
-}
-
-fn interleavings() -> u64 {
-    std::env::var("HALFWARP_LONG").map_or(150, |_| 1000)
 }
 
 #[test]
@@ -369,4 +395,19 @@ fn a_stream_takes_a_thousand_launches_and_then_makes_the_next_one_wait() {
     });
     synchronise(&turn, &[stream]);
     assert_eq!(turn.driver.cuModuleUnload(module), 0);
+}
+
+#[test]
+fn a_context_that_failed_waits_for_nothing_any_more() {
+    let turn = turn();
+    let (module, memory) = (turn.module(KERNELS), turn.allocate(MIB));
+    let (waits, other) = (turn.stream(), turn.stream());
+    assert_eq!(turn.driver.cuMemsetD8_v2(memory, 0, 4096), 0);
+    // One stream waits for a word, one kernel for another one, and neither will come.
+    assert_eq!(turn.driver.cuStreamWaitValue32_v2(waits, memory + 512, 1, 1), 0);
+    let alternate = turn.function(module, "alternate");
+    assert_eq!(turn.launch(alternate, 1, turn.stream(), &[memory, memory + 64, 1, 1]), 0);
+    assert_eq!(turn.launch(alternate, 1, other, &[4096, 8192, 1, 1]), 0);
+    assert_eq!(turn.driver.cuCtxSynchronize(), ILLEGAL_ADDRESS);
+    assert_eq!(turn.driver.cuDevicePrimaryCtxReset_v2(0), 0);
 }

@@ -97,6 +97,12 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// What each process has had since the machine began.
+    #[must_use]
+    pub fn totals(&self) -> &[Total] {
+        &self.totals
+    }
+
     /// What each process has had between an earlier mark and this one.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Vec<Total> {

@@ -38,7 +38,7 @@ pub enum LinkError {
     /// One of the texts is refused for itself.
     Text { unit: String, error: PtxError },
     /// A name is used that none of the texts defines.
-    Undefined { symbol: String, unit: String },
+    Undefined { symbol: String, unit: String, line: u32 },
     /// Two texts define a name that both make visible.
     Duplicate { symbol: String, first: String, second: String },
 }
@@ -46,8 +46,9 @@ pub enum LinkError {
 impl LinkError {
     pub(crate) fn of(unit: &str, error: PtxError) -> Self {
         let unit = unit.to_owned();
+        let line = error.line;
         match error.undefined {
-            Some(symbol) => Self::Undefined { symbol, unit },
+            Some(symbol) => Self::Undefined { symbol, unit, line },
             None => Self::Text { unit, error },
         }
     }
@@ -57,7 +58,7 @@ impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text { unit, error } => write!(f, "{unit}: {error}"),
-            Self::Undefined { symbol, unit } => {
+            Self::Undefined { symbol, unit, .. } => {
                 write!(f, "`{symbol}`, which `{unit}` refers to, is defined nowhere")
             }
             Self::Duplicate { symbol, first, second } => {

@@ -30,13 +30,24 @@ struct Lexer<'a> {
     line: u32,
 }
 
+/// The longest text that is read; compilers write a few megabytes at most.
+const MAX_TEXT_BYTES: usize = 32 << 20;
+/// Tokens of one text: what is kept of each is larger than most are in the text.
+const MAX_TOKENS: usize = 12 << 20;
+
 /// All tokens of `text`, the last one `End`. A NUL ends the text, as it does for a driver.
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
     let text = text.split('\0').next().unwrap_or("");
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(PtxError::new(1, format!("the text is over {MAX_TEXT_BYTES} bytes")));
+    }
     let mut lexer = Lexer { text, at: 0, line: 1 };
     let mut out = Vec::with_capacity(text.len() / 4);
     loop {
         let token = lexer.next()?;
+        if out.len() == MAX_TOKENS {
+            return Err(PtxError::new(token.line, format!("there are over {MAX_TOKENS} tokens")));
+        }
         out.push(token);
         if token.kind == Kind::End {
             return Ok(out);

@@ -39,10 +39,11 @@ impl Module {
         match decode::decode(&[decode::Unit { name: "", source }]) {
             Ok(module) => Ok(module),
             Err(LinkError::Text { error, .. }) => Err(error),
-            // Of one text only what it lacks is left.
-            Err(LinkError::Undefined { symbol, .. } | LinkError::Duplicate { symbol, .. }) => {
-                Err(PtxError::undefined(line_of(text, &symbol), &symbol))
+            Err(LinkError::Undefined { symbol, line, .. }) => {
+                Err(PtxError::undefined(line, &symbol))
             }
+            // One text has nobody to share a name with.
+            Err(LinkError::Duplicate { symbol, .. }) => Err(PtxError::undefined(1, &symbol)),
         }
     }
 
@@ -82,12 +83,6 @@ impl Module {
     pub fn globals(&self) -> &[Global] {
         &self.globals
     }
-}
-
-/// The line that first names `symbol`.
-fn line_of(text: &str, symbol: &str) -> u32 {
-    let at = text.lines().position(|line| line.contains(symbol));
-    at.map_or(0, |index| index as u32 + 1)
 }
 
 /// An entry of a module.

@@ -8,6 +8,8 @@ use crate::types::Space;
 
 /// Blocks inside blocks; compilers use two or three.
 const MAX_DEPTH: usize = 64;
+/// The longest opcodes of the ISA have about a dozen.
+const MAX_MODIFIERS: usize = 32;
 
 impl<'a> Parser<'a> {
     pub(crate) fn body(&mut self) -> Result<Vec<Statement<'a>>> {
@@ -135,6 +137,9 @@ impl<'a> Parser<'a> {
         let mut modifiers = Vec::new();
         while let Kind::Dotted(modifier) = self.peek() {
             self.advance();
+            if modifiers.len() == MAX_MODIFIERS {
+                return Err(self.unexpected("fewer modifiers"));
+            }
             modifiers.push(modifier);
         }
         let mut operands = Vec::new();

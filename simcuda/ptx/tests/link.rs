@@ -91,13 +91,13 @@ fn what_is_defined_twice_or_nowhere_is_said_by_name() {
     let (symbol, first, second) = ("f".to_owned(), "unit1".to_owned(), "unit2".to_owned());
     assert_eq!(twice, LinkError::Duplicate { symbol, first, second });
     let nowhere = link(&[CALLER]).unwrap_err();
-    assert_eq!(nowhere, LinkError::Undefined { symbol: "f".into(), unit: "unit0".into() });
+    assert_eq!(nowhere, LinkError::Undefined { symbol: "f".into(), unit: "unit0".into(), line: 6 });
     assert_eq!(nowhere.to_string(), "`f`, which `unit0` refers to, is defined nowhere");
     let variable =
         link(&[".extern .global .b32 v; .entry k() { .reg .b32 %v; ld.global.b32 %v, [v]; }"]);
     assert_eq!(
         variable.unwrap_err(),
-        LinkError::Undefined { symbol: "v".into(), unit: "unit0".into() }
+        LinkError::Undefined { symbol: "v".into(), unit: "unit0".into(), line: 4 }
     );
     let kernels = link(&[".visible .entry k() {}", ".visible .entry k() {}"]);
     assert!(matches!(kernels, Err(LinkError::Duplicate { .. })));

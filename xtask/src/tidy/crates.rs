@@ -16,6 +16,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("halfwarp-books", &["shim-cuda-headers"]),
     ("halfwarp-api", &[]),
     ("halfwarp-broker-core", &["halfwarp-api", "halfwarp-rest"]),
+    ("halfwarp-turns", &["halfwarp-api", "halfwarp-broker-core", "halfwarp-rest"]),
     ("halfwarp-label", &[]),
     ("halfwarp-stage1", &["shim-cuda-headers", "halfwarp-gate", "libc"]),
     (
@@ -31,6 +32,9 @@ const ONLY: &[(&str, &[&str])] = &[
     ),
     ("halfwarp-rest", &["serde", "thiserror"]),
     ("simcuda-ptx", &["thiserror"]),
+    // A second opinion shares nothing with the first.
+    ("simcuda-ptx-reference", &[]),
+    ("simcuda-image", &["lz4_flex", "ruzstd", "simcuda-ptx"]),
 ];
 /// Who may know CUDA's table: the library, the simulated driver, and what checks them.
 const KNOW_CUDA: &[&str] = &[
@@ -47,7 +51,9 @@ const KNOW_CUDA: &[&str] = &[
     "xtask",
 ];
 /// Nobody depends on these.
-const ENDS: &[&str] = &["halfwarp-tests", "halfwarp-benches", "xtask"];
+const ENDS: &[&str] = &["simcuda-ptx-reference", "halfwarp-tests", "halfwarp-benches", "xtask"];
+/// Only developers' commands and tests may.
+const FOR_DEVELOPERS: &[&str] = &["halfwarp-turns"];
 /// What lives in strangers' processes is the same in tests as in production.
 const WITHOUT_FEATURES: &[&str] =
     &["halfwarp-stage1", "halfwarp-core", "halfwarp-books", "halfwarp-gate"];
@@ -90,6 +96,9 @@ fn complaints(package: &Package) -> Vec<String> {
         }
         if name == "shim-cuda-headers" && !KNOW_CUDA.contains(&package.name.as_str()) {
             complain("must know nothing of CUDA's table".to_owned());
+        }
+        if FOR_DEVELOPERS.contains(&name.as_str()) && package.name != "xtask" {
+            complain(format!("must not depend on {name}, which is for developers"));
         }
         if ENDS.contains(&name.as_str()) {
             complain(format!("must not depend on {name}, on which nothing depends"));

@@ -143,6 +143,10 @@ impl State {
             party.interlocked = false;
             party.attempt_at = now;
             self.note_partner(now, id);
+            if let Some(party) = self.compute.parties.get_mut(&id).filter(|p| p.partner.is_some()) {
+                // It waited for another's work; how long says nothing of its own.
+                party.outlived_ns = 0;
+            }
             return self.out(id);
         }
         let undone: Vec<_> = closing.undone.iter().copied().collect();
@@ -174,9 +178,7 @@ impl State {
     /// The attempt has failed: the gates open again.
     pub(crate) fn fail(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
-        if !party.deep {
-            party.failures = party.failures.saturating_add(1);
-        }
+        party.failures = party.failures.saturating_add(1);
         let cards: Vec<_> = party.contested().collect();
         if party.failures == FAILURES_MAX && !party.deep {
             party.interlocked = true;
@@ -200,7 +202,7 @@ impl State {
         let Some(party) = self.compute.parties.get_mut(&id) else { return };
         let pause = BACK_OFF_NS.saturating_mul(1 << party.failures.saturating_sub(1).min(10));
         party.attempt_at = now + pause.min(BACK_OFF_MAX_NS);
-        let beside = party.interlocked || party.deep || !party.blocks();
+        let beside = party.failures >= FAILURES_MAX || !party.blocks();
         party.unclosed_since = party.unclosed_since.or_else(|| beside.then_some(now));
         party.stage = Stage::Holding { until: now, owed: false, beside };
         for at in party.seats() {

@@ -155,6 +155,17 @@ driver! {
     cuModuleGetFunction(function: &mut usize, module: usize, name: *const c_void);
     cuModuleGetGlobal_v2(at: &mut u64, bytes: &mut u64, module: usize, name: *const c_void);
     cuModuleUnload(module: usize);
+    cuLinkCreate_v2(count: u32, names: *const i32, values: *const usize, state: &mut usize);
+    cuLinkAddData_v2(
+        state: usize, kind: u32, data: *const u8, bytes: u64, name: *const c_void, count: u32,
+        names: *const i32, values: *const usize
+    );
+    cuLinkAddFile_v2(
+        state: usize, kind: u32, path: *const c_void, count: u32, names: *const i32,
+        values: *const usize
+    );
+    cuLinkComplete(state: usize, image: &mut *const c_void, bytes: &mut u64);
+    cuLinkDestroy(state: usize);
     cuLaunchKernel(
         function: usize, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
         stream: usize, params: *const *const c_void, extra: *const *const c_void

@@ -189,7 +189,8 @@ impl<'a> Lowering<'_, 'a> {
 
     fn set(&mut self, ins: &Instruction<'a>, m: &mut Modifiers<'a>) -> Result<()> {
         let k = m.take_float_flags();
-        let name = m.take_first().ok_or_else(|| self.unknown())?;
+        // GCC writes the comparison behind the result's type.
+        let name = m.take_as(comparison).ok_or_else(|| self.unknown())?;
         let combine = take_bool(m);
         let (to, from) = (self.one_type(m)?, self.one_type(m)?);
         let f = compare::compare(name, from).ok_or_else(|| self.unknown())?;
@@ -223,6 +224,13 @@ impl<'a> Lowering<'_, 'a> {
             }
             return Ok(());
         }
+        // The name of a vector stands for its registers.
+        let whole = |operand: &Operand<'a>| match operand {
+            Operand::Name(name) => self.components(name).map(Operand::Vector),
+            _ => None,
+        };
+        let (d, a) =
+            (&whole(d).unwrap_or_else(|| d.clone()), &whole(a).unwrap_or_else(|| a.clone()));
         match (d, a) {
             (Operand::Vector(pieces), whole) => self.unpack(pieces, whole, ty),
             (whole, Operand::Vector(pieces)) => self.pack(whole, pieces, ty),
@@ -302,6 +310,14 @@ impl<'a> Lowering<'_, 'a> {
         self.emit_alu(add, d, [a, base, base], 0);
         Ok(())
     }
+}
+
+fn comparison(word: &str) -> Option<&'static str> {
+    const NAMES: [&str; 18] = [
+        "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu", "ltu", "leu",
+        "gtu", "geu", "num", "nan",
+    ];
+    NAMES.into_iter().find(|name| *name == word)
 }
 
 fn take_bool(m: &mut Modifiers<'_>) -> Option<&'static str> {

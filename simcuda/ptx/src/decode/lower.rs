@@ -6,14 +6,16 @@ use std::collections::HashMap;
 use super::labels::Fixup;
 use super::modifiers::Modifiers;
 use super::{Outline, Uses, local_offset, param_layout, place_shared};
-use crate::ast::{FunctionText, Instruction, Operand, Statement, Variable};
+use crate::ast::{FunctionText, Instruction, Statement, Variable};
 use crate::error::{PtxError, Result};
 use crate::lanes::{Alu, AluFn, Reg};
 use crate::program::{Function, Guard, Inst, Op, Place, Seed};
 use crate::types::{Space, Ty};
 
-/// The registers of a vector, in order.
-const COMPONENTS: [&str; 4] = ["x", "y", "z", "w"];
+/// Registers of one function that are used, constants among them.
+const MAX_REGISTERS: usize = 1 << 16;
+/// Entries of all lists of branch targets of one function.
+const MAX_TARGETS: usize = 1 << 20;
 /// Variables that one declaration may stand for.
 const MAX_NUMBERED: u64 = 4096;
 /// The local memory CUDA allows a thread.
@@ -57,16 +59,16 @@ pub(crate) enum Symbol<'a> {
 #[derive(Default)]
 pub(super) struct Scope<'a> {
     pub(super) parent: usize,
-    symbols: HashMap<&'a str, Symbol<'a>>,
+    pub(super) symbols: HashMap<&'a str, Symbol<'a>>,
     /// Names that the text does not have as such: those of `name<2>`.
-    numbered: HashMap<String, Symbol<'a>>,
+    pub(super) numbered: HashMap<String, Symbol<'a>>,
     pub(super) labels: HashMap<&'a str, u32>,
 }
 
 pub(super) struct Lowering<'m, 'a> {
     pub(super) outline: &'m Outline<'a>,
     /// Which of the texts this one is.
-    unit: usize,
+    pub(super) unit: usize,
     pub(super) code: &'m mut Vec<Inst>,
     pub(super) entry: bool,
     pub(super) uses: Uses,
@@ -77,8 +79,8 @@ pub(super) struct Lowering<'m, 'a> {
     pub(super) scopes: Vec<Scope<'a>>,
     pub(super) scope: usize,
     types: Vec<Ty>,
-    groups: u32,
-    named: HashMap<(u32, u64), Reg>,
+    pub(super) groups: u32,
+    pub(super) named: HashMap<(u32, u64), Reg>,
     constants: HashMap<Seed, Reg>,
     seeds: Vec<(Reg, Seed)>,
     pub(super) fixups: Vec<Fixup<'a>>,
@@ -167,6 +169,12 @@ impl<'m, 'a> Lowering<'m, 'a> {
         // Whoever falls off the end returns.
         self.guard = Guard::Always;
         self.emit(Op::Return);
+        if self.types.len() > MAX_REGISTERS || self.fixups.len() > MAX_TARGETS {
+            return Err(PtxError::new(
+                text.line,
+                format!("function `{}` has too many registers or branches", text.name),
+            ));
+        }
         self.resolve_labels()?;
         self.function.registers = self.types.len() as u32;
         self.function.seeds = self.seeds;
@@ -204,7 +212,12 @@ impl<'m, 'a> Lowering<'m, 'a> {
             Statement::Targets { name, labels } => {
                 self.define(name, Symbol::Targets(labels.clone()))
             }
-            Statement::Instruction(instruction) => self.instruction(instruction),
+            Statement::Instruction(instruction) => {
+                if self.fixups.len() > MAX_TARGETS {
+                    return Err(self.error("there are too many branches"));
+                }
+                self.instruction(instruction)
+            }
         }
     }
 
@@ -256,93 +269,6 @@ impl<'m, 'a> Lowering<'m, 'a> {
         }
         let element_bytes = variable.ty.bytes();
         Ok(Symbol::Local { offset, size: variable.size, element_bytes })
-    }
-
-    fn declare_registers(
-        &mut self,
-        name: &'a str,
-        ty: Ty,
-        count: Option<u64>,
-        lanes: usize,
-    ) -> Result<u32> {
-        let group = self.groups;
-        self.groups += 1;
-        self.define(name, Symbol::Registers { ty, group, count, lanes })?;
-        Ok(group)
-    }
-
-    fn define(&mut self, name: &'a str, symbol: Symbol<'a>) -> Result<()> {
-        match self.scopes[self.scope].symbols.insert(name, symbol) {
-            None => Ok(()),
-            Some(_) => Err(self.error(format!("`{name}` is defined twice"))),
-        }
-    }
-
-    /// What `name` means here: the innermost scope first, the module last.
-    pub(super) fn lookup(&self, name: &str) -> Option<&Symbol<'a>> {
-        let mut scope = self.scope;
-        loop {
-            let here = &self.scopes[scope];
-            if let Some(symbol) = here.symbols.get(name).or_else(|| here.numbered.get(name)) {
-                return Some(symbol);
-            }
-            if scope == 0 {
-                return self.outline.symbols[self.unit].get(name);
-            }
-            scope = self.scopes[scope].parent;
-        }
-    }
-
-    /// The register `name`, declared alone or as one of a numbered group.
-    pub(super) fn register(&mut self, name: &str) -> Option<Reg> {
-        if let Some(&Symbol::Registers { ty, group, count: None, lanes: 1 }) = self.lookup(name) {
-            return Some(self.numbered(group, 0, ty));
-        }
-        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        // `%r1<10>` declares `%r10` to `%r19`: the number may be any tail of the digits.
-        for split in digits..name.len() {
-            let (prefix, number) = name.split_at(split);
-            if number.len() > 1 && number.starts_with('0') {
-                continue;
-            }
-            if let Some(&Symbol::Registers { ty, group, count: Some(count), .. }) =
-                self.lookup(prefix)
-                && let Ok(number) = number.parse::<u64>()
-                && number < count
-            {
-                return Some(self.numbered(group, number, ty));
-            }
-        }
-        None
-    }
-
-    /// One register of a vector.
-    pub(super) fn component(&mut self, name: &str, member: &str) -> Option<Reg> {
-        let Some(&Symbol::Registers { ty, group, count: None, lanes }) = self.lookup(name) else {
-            return None;
-        };
-        let index = COMPONENTS.iter().position(|c| *c == member).filter(|index| *index < lanes)?;
-        (lanes > 1).then(|| self.numbered(group, index as u64, ty))
-    }
-
-    /// The registers of a vector, or none if `name` is not one.
-    pub(super) fn components(&self, name: &'a str) -> Option<Vec<Operand<'a>>> {
-        match self.lookup(name) {
-            Some(Symbol::Registers { lanes, .. }) if *lanes > 1 => Some(
-                COMPONENTS[..*lanes].iter().map(|member| Operand::Member(name, member)).collect(),
-            ),
-            _ => None,
-        }
-    }
-
-    /// Only registers that are used get a row.
-    fn numbered(&mut self, group: u32, number: u64, ty: Ty) -> Reg {
-        if let Some(&register) = self.named.get(&(group, number)) {
-            return register;
-        }
-        let register = self.fresh(ty);
-        self.named.insert((group, number), register);
-        register
     }
 
     /// A register no name refers to.

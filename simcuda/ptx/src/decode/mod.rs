@@ -9,10 +9,12 @@ mod logic;
 mod lower;
 mod memory;
 mod modifiers;
+mod names;
 mod operand;
 mod outline;
 mod warp;
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use crate::ast::{FunctionText, Init, Variable};
@@ -28,6 +30,8 @@ pub(crate) use outline::Unit;
 const MAX_SHARED_BYTES: usize = 1 << 20;
 /// The bound of CUDA on the parameters of a kernel.
 const MAX_PARAM_BYTES: usize = 32_764;
+/// Steps along calls for all kernels of a module together.
+const MAX_CALL_STEPS: usize = 1 << 22;
 /// The heap that CUDA gives a program that does not ask for another.
 pub(crate) const HEAP_BYTES: usize = 8 << 20;
 /// Distance between the addresses of two functions.
@@ -179,11 +183,14 @@ struct SharedBytes<'u> {
     uses: &'u [Uses],
     /// Of all functions together: what a call by address may reach.
     all: usize,
+    /// Steps that walks may still take; then a kernel gets the most there is, which is never wrong.
+    steps: Cell<usize>,
 }
 
 impl<'u> SharedBytes<'u> {
     fn new(uses: &'u [Uses]) -> Self {
-        Self { uses, all: uses.iter().map(|uses| uses.shared_end).max().unwrap_or(0) }
+        let all = uses.iter().map(|uses| uses.shared_end).max().unwrap_or(0);
+        Self { uses, all, steps: Cell::new(MAX_CALL_STEPS) }
     }
 
     fn of(&self, kernel: usize) -> usize {
@@ -193,7 +200,9 @@ impl<'u> SharedBytes<'u> {
         while let Some(index) = open.pop() {
             let uses = &self.uses[index];
             // Nothing more to learn: the rest of the walk can only find less.
-            if uses.indirect_calls || end == self.all {
+            let left = self.steps.get().saturating_sub(1 + uses.calls.len());
+            self.steps.set(left);
+            if uses.indirect_calls || end == self.all || left == 0 {
                 return self.all;
             }
             end = end.max(uses.shared_end);

@@ -193,6 +193,34 @@ fn whole_warp(row: &Row, active: u32, access: &Access, share: bool) -> Option<Ru
     Some(Run { home, start, lanes: ALL, element, elements })
 }
 
+/// Shared memory lane by lane: for addresses that follow no order, which runs would only slow down.
+fn each_shared(
+    addresses: &Row,
+    active: u32,
+    access: &Access,
+    length: usize,
+    write: bool,
+    mut visit: impl FnMut(usize, usize),
+) -> Result<(), Fault> {
+    let size = access.bytes * access.count;
+    for lane in lanes(active) {
+        let address = addresses[lane].wrapping_add(access.offset);
+        if address & (size as u64 - 1) != 0 {
+            return Err(Fault::Misaligned { address });
+        }
+        match range(length, address, size) {
+            Some(at) => visit(lane, at),
+            None => return Err(outside(Home::Shared, address, size, write)),
+        }
+    }
+    Ok(())
+}
+
+/// Whether `each_shared` is for this access.
+fn is_scattered(row: &Row, active: u32, access: &Access, share: bool) -> bool {
+    access.space == Space::Shared && whole_warp(row, active, access, share).is_none()
+}
+
 pub(crate) fn load(
     env: &mut Env<'_>,
     scratch: &mut Scratch,
@@ -203,6 +231,16 @@ pub(crate) fn load(
     let size = access.bytes * access.count;
     // A register of the address may be a destination too.
     let addresses = [rows[access.address as usize]];
+    if is_scattered(&addresses[0], active, access, true) {
+        let shared = env.shared.as_slice();
+        return each_shared(&addresses[0], active, access, shared.len(), false, |lane, at| {
+            for (i, &register) in access.registers[..access.count].iter().enumerate() {
+                let at = at + i * access.bytes;
+                let value = number(&shared[at..at + access.bytes]);
+                rows[register as usize][lane] = extended(value, access);
+            }
+        });
+    }
     let access_here = Access { address: 0, registers: access.registers, ..*access };
     runs(&addresses, active, &access_here, true, |run| {
         let bytes = &mut scratch[..run.elements * size];
@@ -237,6 +275,17 @@ pub(crate) fn store(
 ) -> Result<(), Fault> {
     let size = access.bytes * access.count;
     let rows = &*rows;
+    let addresses = &rows[access.address as usize];
+    if is_scattered(addresses, active, access, false) {
+        let shared = env.shared.as_mut_slice();
+        return each_shared(addresses, active, access, shared.len(), true, |lane, at| {
+            for (i, &register) in access.registers[..access.count].iter().enumerate() {
+                let at = at + i * access.bytes;
+                let value = rows[register as usize][lane].to_le_bytes();
+                shared[at..at + access.bytes].copy_from_slice(&value[..access.bytes]);
+            }
+        });
+    }
     runs(rows, active, access, false, |run| {
         let bytes = &mut scratch[..run.elements * size];
         for lane in lanes(run.lanes) {

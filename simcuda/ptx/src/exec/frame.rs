@@ -33,11 +33,14 @@ pub(crate) struct Frame {
     pub(crate) lanes: u32,
     pub(crate) local_base: usize,
     pub(crate) depth: u32,
+    registers: usize,
 }
 
 /// Local memory of one thread before its stack counts as overflowed.
 const MAX_LOCAL_BYTES: usize = 1 << 20;
 const MAX_DEPTH: u32 = 1 << 12;
+/// Rows of registers that the calls of one warp may have together: 32 MiB.
+const MAX_ROWS: usize = 1 << 17;
 
 /// The frames of a warp, and the local memory of its lanes.
 #[derive(Default)]
@@ -45,11 +48,14 @@ pub(crate) struct Frames {
     list: Vec<Frame>,
     free: Vec<usize>,
     pub(crate) local: Vec<Vec<u8>>,
+    /// Rows of the frames in use.
+    rows: usize,
 }
 
 impl Frames {
     pub(crate) fn clear(&mut self) {
         self.free.clear();
+        self.rows = 0;
         self.free.extend((0..self.list.len()).rev());
         self.local.resize_with(WARP, Vec::new);
         self.local.iter_mut().for_each(Vec::clear);
@@ -78,7 +84,9 @@ impl Frames {
             (frame.local_base + own, frame.depth + 1)
         });
         let local_end = local_base + context.program.functions[function].local_bytes;
-        if local_end > MAX_LOCAL_BYTES || depth > MAX_DEPTH {
+        let rows = context.program.functions[function].registers as usize;
+        let fits = self.rows + rows <= MAX_ROWS || parent.is_none();
+        if local_end > MAX_LOCAL_BYTES || depth > MAX_DEPTH || !fits {
             let address = window::LOCAL + local_end as u64;
             return Err(Fault::Address { address, bytes: 1, write: true });
         }
@@ -91,6 +99,7 @@ impl Frames {
             self.list.push(Frame::default());
             self.list.len() - 1
         });
+        self.rows += rows;
         let image = context.image(function);
         let frame = &mut self.list[index];
         frame.rows.clear();
@@ -107,6 +116,7 @@ impl Frames {
         frame.lanes = called_by;
         frame.local_base = local_base;
         frame.depth = depth;
+        frame.registers = rows;
         Ok(index)
     }
 
@@ -115,6 +125,8 @@ impl Frames {
         let frame = &mut self.list[index];
         frame.lanes &= !gone;
         if frame.lanes == 0 {
+            // The registers of a running strand are in its hands: their number is remembered.
+            self.rows = self.rows.saturating_sub(frame.registers);
             self.free.push(index);
         }
     }

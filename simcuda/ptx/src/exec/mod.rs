@@ -157,7 +157,8 @@ impl<'c, 'a> Grid<'c, 'a> {
     fn new(context: &'c Context<'a>) -> Self {
         let warps = context.threads().div_ceil(WARP as u32) as usize;
         let rows = context.program.functions[context.function].registers as usize;
-        let block_bytes = warps * rows * size_of::<Row>() + context.shared_bytes();
+        let local = context.program.functions[context.function].local_bytes;
+        let block_bytes = warps * (rows * size_of::<Row>() + WARP * local) + context.shared_bytes();
         Self {
             context,
             next: [0; 3],
