@@ -32,6 +32,7 @@ int main(void) {
     }
     puts("READY");
     fflush(stdout);
+    int owner = 0;
     while (scanf("%15s", word) == 1 && strcmp(word, "end")) {
         int card = 0;
         long mib = 0;
@@ -41,8 +42,13 @@ int main(void) {
         MUST(cuCtxSetCurrent(contexts[card]));
         if (!strcmp(word, "give")) {
             code = ordered ? cuMemFreeAsync(p, NULL) : cuMemFree_v2(p);
+            /* A pool gives back what it keeps when its device is waited for. */
+            MUST(cuCtxSynchronize());
+            MUST(cuCtxSetCurrent(contexts[owner]));
+            MUST(cuCtxSynchronize());
         } else {
             ordered = !strcmp(word, "async");
+            owner = card;
             code = ordered ? cuMemAllocAsync(&p, (size_t)mib * MiB, NULL) : cuMemAlloc_v2(&p, (size_t)mib * MiB);
         }
         printf("CODE %d\n", code);

@@ -196,6 +196,25 @@ fn a_limit_moves_while_processes_run() {
 }
 
 #[test]
+fn slack_above_a_lowered_limit_is_called_back() {
+    let mut node = Node::new(vec![card(0, 16)]);
+    let tenant = node.tenant("2GiB");
+    let one = node.join(&tenant);
+    node.reserve(one, MIB);
+    node.settle();
+    assert_eq!(node.client(one).word.allowed, 64 * MIB);
+    node.resize(&tenant, "32MiB").expect("lowered");
+    node.settle();
+    assert_eq!(node.client(one).word.allowed, MIB, "it must not be used any more");
+    node.reserve(one, 32 * MIB);
+    node.settle();
+    assert_eq!(node.client(one).denials, 1);
+    node.reserve(one, 31 * MIB);
+    node.settle();
+    assert_eq!(held(&node, one), 32 * MIB);
+}
+
+#[test]
 fn what_is_exhausted_is_refused_without_asking_until_somebody_releases() {
     let mut node = Node::new(vec![card(0, 16)]);
     let tenant = node.tenant("2GiB");
