@@ -146,14 +146,14 @@ pub(crate) fn listen(process: &'static Process) -> io::Result<()> {
             process.gates.set_attending(false);
             match process.line.receive(&mut packet, &mut files, &process.gates.bell, nap) {
                 Ok(0) => {}
-                Ok(got) => match ToClient::decode(packet.get(..got).unwrap_or_default()) {
-                    Ok(frame) => {
-                        if !attendant.hear(process, frame, &files) {
-                            process.hear(frame);
-                        }
+                Ok(got) => {
+                    let frame = ToClient::decode(packet.get(..got).unwrap_or_default());
+                    if let Ok(frame) = frame
+                        && !attendant.hear(process, frame, &files)
+                    {
+                        process.hear(frame);
                     }
-                    Err(_) => {}
-                },
+                }
                 Err(_) => {
                     rejoin(process, &mut attendant);
                     attendant.forget(process);

@@ -331,7 +331,8 @@ fn look(process: &Process, page: &BrokerPage, launch: Option<Option<Slot>>) -> O
     // A broker that has just come may not know that memory is away.
     if process.swap.is_away() {
         let away = |slot: &Slot| process.swap.backing().swapped_bytes(*slot) > 0;
-        let slot = process.slots().iter().copied().find(away).or(process.slots().first().copied());
+        let slot =
+            process.slots().iter().copied().find(away).or_else(|| process.slots().first().copied());
         return slot.map(|slot| Closed { slot, lease: false });
     }
     let shut = |slot: &Slot| gate(*slot).is_some_and(|gpu| !pass::is_open(&gpu.lease_gate));

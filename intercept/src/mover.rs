@@ -245,48 +245,17 @@ impl Mover {
 
     fn begin_in(&mut self, process: &Process, chunks: &Chunks) -> Option<bool> {
         let piece = process.swap.backing().begin_arrive(self.slot)?;
-        let (units, kept) = (units(piece.bytes).unwrap_or(0), piece.handle);
-        let away = |mover: &mut Self, kept, code: Outcome| {
-            process.swap.backing().stay_away(piece.address, kept);
-            mover.outcome = code;
-            Some(false)
+        let paid = piece.handle.is_none();
+        let Some(handle) = self.obtain(process, &piece) else {
+            process.swap.backing().stay_away(piece.address, None);
+            self.outcome = Outcome::Driver;
+            return Some(false);
         };
-        if kept.is_none() {
-            if units > self.budget_units {
-                return away(self, None, Outcome::Driver);
-            }
-            process.with_word(self.slot, |word| ledger::admit(word, units, units));
-            self.budget_units -= units;
-        }
-        let refund = |mover: &mut Self| {
-            process.with_word(mover.slot, |word| ledger::leave(word, units));
-            mover.budget_units += units;
-        };
-        let handle = match kept.map_or_else(|| backing::create(piece.home.device, piece.bytes), Ok)
-        {
-            Ok(handle) => handle,
-            Err(_) => {
-                refund(self);
-                return away(self, None, Outcome::Driver);
-            }
-        };
-        if kept.is_some() {
-            // It may be mapped still; if it is not, that says nothing.
-            backing::unmap(piece.address, piece.bytes);
-        }
         label::handle_created();
-        let give_up = |mover: &mut Self| {
-            if kept.is_none() && backing::release(handle).is_ok() {
-                refund(mover);
-                return None;
-            }
-            // The card still has it: it counts, and waits for the next try.
-            mover.taken_units += if kept.is_none() { units } else { 0 };
-            Some(handle)
-        };
         if !backing::map(piece.address, piece.bytes, handle).is_ok() {
-            let kept = give_up(self);
-            return away(self, kept, Outcome::Driver);
+            self.give_up(process, &piece, handle, paid);
+            self.outcome = Outcome::Driver;
+            return Some(false);
         }
         label::piece_mapped();
         let devices = backing::devices(process, piece.home);
@@ -298,33 +267,64 @@ impl Mover {
         };
         match copying {
             Copying::Begun(mut flight) => {
-                flight.piece.handle = Some(handle);
-                flight.paid = kept.is_none();
+                (flight.piece.handle, flight.paid) = (Some(handle), paid);
                 self.flights.push_back(flight);
                 label::copy_in_begun();
-                Some(true)
+                return Some(true);
             }
-            other => {
-                let kept = self.unmap_arriving(&piece, handle, give_up);
-                let not_now = matches!(other, Copying::NotNow);
-                away(self, kept, if not_now { Outcome::Done } else { Outcome::Driver })
-            }
+            Copying::NotNow => {}
+            Copying::Refused => self.outcome = Outcome::Driver,
+        }
+        self.take_back(process, &piece, handle, paid);
+        Some(false)
+    }
+
+    /// Memory of the card for a piece: what it still has, or new, which is charged first.
+    fn obtain(&mut self, process: &Process, piece: &Piece) -> Option<u64> {
+        if let Some(kept) = piece.handle {
+            // It may be mapped still; if it is not, that says nothing.
+            backing::unmap(piece.address, piece.bytes);
+            return Some(kept);
+        }
+        let units = units(piece.bytes).unwrap_or(0);
+        self.budget_units = self.budget_units.checked_sub(units)?;
+        process.with_word(self.slot, |word| ledger::admit(word, units, units));
+        let made = backing::create(piece.home.device, piece.bytes).ok();
+        if made.is_none() {
+            self.refund(process, units);
+        }
+        made
+    }
+
+    fn refund(&mut self, process: &Process, units: u32) {
+        process.with_word(self.slot, |word| ledger::leave(word, units));
+        self.budget_units += units;
+    }
+
+    /// Takes back the mapping of a piece that does not arrive, and its memory. One that the driver does
+    /// not unmap stays mapped, and its memory is kept.
+    fn take_back(&mut self, process: &Process, piece: &Piece, handle: u64, paid: bool) {
+        if backing::unmap(piece.address, piece.bytes).is_ok() {
+            self.give_up(process, piece, handle, paid);
+        } else {
+            self.keep(process, piece, handle, paid);
         }
     }
 
-    /// Takes back the mapping of a piece that does not arrive. One that the driver does not unmap stays
-    /// mapped, and its handle is kept.
-    fn unmap_arriving(
-        &mut self,
-        piece: &Piece,
-        handle: u64,
-        give_up: impl FnOnce(&mut Self) -> Option<u64>,
-    ) -> Option<u64> {
-        if backing::unmap(piece.address, piece.bytes).is_ok() {
-            give_up(self)
+    /// Releases the memory of a piece that does not arrive, if this move brought it.
+    fn give_up(&mut self, process: &Process, piece: &Piece, handle: u64, paid: bool) {
+        if paid && backing::release(handle).is_ok() {
+            self.refund(process, units(piece.bytes).unwrap_or(0));
+            process.swap.backing().stay_away(piece.address, None);
         } else {
-            Some(handle)
+            self.keep(process, piece, handle, paid);
         }
+    }
+
+    /// The card still has it: it counts, and waits for the next move.
+    fn keep(&mut self, process: &Process, piece: &Piece, handle: u64, paid: bool) {
+        self.taken_units += if paid { units(piece.bytes).unwrap_or(0) } else { 0 };
+        process.swap.backing().stay_away(piece.address, Some(handle));
     }
 
     /// Brings copies to their end that are done; whether any was.
@@ -401,24 +401,14 @@ impl Mover {
 
     fn finish_in(&mut self, process: &Process, piece: &Piece, copied: bool, paid: bool) {
         let Some(handle) = piece.handle else { return };
-        let units = units(piece.bytes).unwrap_or(0);
         if copied {
             label::copied_in();
             process.swap.backing().arrived(piece.address, handle);
-            self.taken_units += if paid { units } else { 0 };
+            self.taken_units += if paid { units(piece.bytes).unwrap_or(0) } else { 0 };
             return;
         }
         self.outcome = Outcome::Driver;
-        let kept = self.unmap_arriving(piece, handle, |mover| {
-            if paid && backing::release(handle).is_ok() {
-                process.with_word(mover.slot, |word| ledger::leave(word, units));
-                None
-            } else {
-                mover.taken_units += if paid { units } else { 0 };
-                Some(handle)
-            }
-        });
-        process.swap.backing().stay_away(piece.address, kept);
+        self.take_back(process, piece, handle, paid);
     }
 
     /// It has ended, whichever way.

@@ -491,9 +491,12 @@ fn host_memory_that_the_driver_does_not_know_yet_is_reached_through_buffers() {
     stage.guest.set_residency_gate(0, GATE_CLOSED);
     let seq = stage.guest.swap_out(0, DRAIN).expect("it lives");
     stage.guest.give_chunk(0, 512 * MIB).expect("a chunk");
+    std::thread::sleep(STILL);
+    assert_eq!(faults.hits(known), 0);
     stage.tell("go");
     let (outcome, units, _) = until(DRAIN, "a swap-out", || stage.guest.moved(seq));
-    assert_eq!((outcome, faults.hits(known)), (Outcome::Done, 1));
+    assert_eq!(outcome, Outcome::Done);
+    assert!(faults.hits(known) > 0, "the buffers at least are known now");
     stage.returned(units);
     stage.check();
     until(DEADLINE, "the rest becomes known", || (faults.hits(known) >= 9).then_some(()));
