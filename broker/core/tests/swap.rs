@@ -560,6 +560,10 @@ fn random_run(seed: u64) {
             node.wait(S);
             node.settle();
         }
+        if node.client(client).closed {
+            for (id, c) in &node.clients { eprintln!("{id:?} {c:?}"); }
+            eprintln!("{:#?}", node.state);
+        }
         assert!(!node.client(client).closed, "seed {seed}: {client:?} is left behind a closed gate");
     }
     let shown = node.state.gpus().remove(0);

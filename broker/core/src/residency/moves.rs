@@ -70,6 +70,12 @@ impl State {
         if all_in { Phase::In } else { Phase::Out }
     }
 
+    /// Whether a tenant's gates are closed, or some of them: nothing is given to it now.
+    pub(crate) fn is_away(&self, place: Place) -> bool {
+        self.tenants.get(&place.id).is_some_and(|tenant| tenant.swap)
+            && self.phase(place) != Phase::In
+    }
+
     /// What a tenant has in host copies.
     pub(crate) fn swapped_units(&self, place: Place) -> u64 {
         let tenant = self.tenants.get(&place.id);
