@@ -83,7 +83,6 @@ pub(crate) fn all_of(chunks: Chunks) -> impl Iterator<Item = Work> {
     chunks.into_values().map(Work::Free)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,8 @@ use std::{
 };
 
 use halfwarp_api::shm::{
-    BROKER_PAGE_BYTES, BrokerPage, CLIENT_PAGE_BYTES, ClientPage, GATE_CLOSED, GATE_OPEN, PAGE_MAGIC,
+    BROKER_PAGE_BYTES, BrokerPage, CLIENT_PAGE_BYTES, ClientPage, GATE_CLOSED, GATE_OPEN,
+    PAGE_MAGIC,
 };
 use halfwarp_broker_core::{Gate, GateWords, Nanos, ResidencyWords, WelcomeGpu, Word};
 use rustix::{

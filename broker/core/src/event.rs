@@ -8,7 +8,10 @@ use halfwarp_api::{
 };
 use halfwarp_rest::NewTenant;
 
-use crate::{Nanos, admit::Rejection, card::Uuid, change::Change, compute::GateWords, residency::ResidencyWords};
+use crate::{
+    Nanos, admit::Rejection, card::Uuid, change::Change, compute::GateWords,
+    residency::ResidencyWords,
+};
 
 /// A connection to `join.sock`, numbered by the daemon, never twice the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

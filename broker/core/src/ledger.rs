@@ -43,7 +43,8 @@ impl State {
             actions.push(Action::Close { client: at.client });
             return;
         }
-        let pending = Pending { client: at.client, seq, wanted_units, since: now, stage: Stage::New };
+        let pending =
+            Pending { client: at.client, seq, wanted_units, since: now, stage: Stage::New };
         // What it asks for first after coming back is what it holds: nobody may be served before.
         let carried = u64::from(std::mem::take(&mut own.carried_units));
         gpu.allowed_units -= carried;

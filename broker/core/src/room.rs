@@ -64,8 +64,7 @@ impl State {
     pub(crate) fn room(&self, tenant: &Tenant, slot: usize) -> Room {
         let gpu = &tenant.gpus[slot];
         let swapped_units = self.swapped_units(Place { id: tenant.id, slot: slot as u8 });
-        let taken_units =
-            gpu.allowed_units + swapped_units + self.absent_units(tenant, gpu.uuid);
+        let taken_units = gpu.allowed_units + swapped_units + self.absent_units(tenant, gpu.uuid);
         let claim = self.residency.claims.get(&gpu.uuid).filter(|c| c.tenant != tenant.id);
         let claimed_units = claim.map_or(0, |claim| claim.units);
         let own_units = u64::from(gpu.request_units).saturating_sub(gpu.allowed_units);

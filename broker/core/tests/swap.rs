@@ -13,7 +13,10 @@ use kit::{GIB, MIB, MS, Node, card, uuid, wish};
 const S: Nanos = 1000 * MS;
 
 fn with_pool(gib: u64) -> Config {
-    Config { swap: SwapConfig { pool_bytes: gib << 30, ..SwapConfig::default() }, ..Config::default() }
+    Config {
+        swap: SwapConfig { pool_bytes: gib << 30, ..SwapConfig::default() },
+        ..Config::default()
+    }
 }
 
 /// A card of 10 GiB.
@@ -475,7 +478,8 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 }
@@ -561,10 +565,15 @@ fn random_run(seed: u64) {
             node.settle();
         }
         if node.client(client).closed {
-            for (id, c) in &node.clients { eprintln!("{id:?} {c:?}"); }
+            for (id, c) in &node.clients {
+                eprintln!("{id:?} {c:?}");
+            }
             eprintln!("{:#?}", node.state);
         }
-        assert!(!node.client(client).closed, "seed {seed}: {client:?} is left behind a closed gate");
+        assert!(
+            !node.client(client).closed,
+            "seed {seed}: {client:?} is left behind a closed gate"
+        );
     }
     let shown = node.state.gpus().remove(0);
     assert_eq!(shown.uuid, uuid(0).to_string());

@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// Columns that are no numbers.
-const TEXTS: [&str; 9] = ["UNMOVABLE", "NAME", "STATE", "UUID", "MODE", "TENANTS", "COMMAND", "UID", "GROUP"];
+const TEXTS: [&str; 9] =
+    ["UNMOVABLE", "NAME", "STATE", "UUID", "MODE", "TENANTS", "COMMAND", "UID", "GROUP"];
 
 /// What the narrow form has of names; the wide one has them whole.
 const NAME_WIDTH: usize = 14;
@@ -49,9 +50,28 @@ pub(crate) fn print_gpus(gpus: &[Gpu], form: Form) -> Result<(), Failure> {
 fn tenants_table(tenants: &[Tenant], wide: bool) -> String {
     let header: &[&str] = if wide {
         &[
-            "ID", "NAME", "STATE", "GPU", "UUID", "HELD", "CONTEXTS", "REQUEST", "LIMIT",
-            "REFUSED", "SWAP", "SWAPPED", "HOST", "UNMOVABLE", "SHARE", "RECEIVED", "LEASE", "PRIORITY",
-            "GROUP", "UID", "PID", "COMMAND",
+            "ID",
+            "NAME",
+            "STATE",
+            "GPU",
+            "UUID",
+            "HELD",
+            "CONTEXTS",
+            "REQUEST",
+            "LIMIT",
+            "REFUSED",
+            "SWAP",
+            "SWAPPED",
+            "HOST",
+            "UNMOVABLE",
+            "SHARE",
+            "RECEIVED",
+            "LEASE",
+            "PRIORITY",
+            "GROUP",
+            "UID",
+            "PID",
+            "COMMAND",
         ]
     } else {
         &["ID", "NAME", "STATE", "GPU", "HELD", "LIMIT", "REFUSED", "RECEIVED", "PID", "COMMAND"]

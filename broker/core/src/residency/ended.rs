@@ -148,7 +148,8 @@ impl State {
 
     fn is_back(&mut self, now: Nanos, place: Place, trip: Trip, actions: &mut Vec<Action>) {
         let open = self.connected_at(place);
-        let open = open.into_iter().filter(|at| self.stay(*at).is_some_and(|s| s.stage == Stage::Out));
+        let open =
+            open.into_iter().filter(|at| self.stay(*at).is_some_and(|s| s.stage == Stage::Out));
         let open: Vec<_> = open.collect();
         let whole = open.iter().all(|at| self.stay(*at).is_some_and(|s| s.swapped_units == 0));
         let Some(gpu) = self.place_gpu_mut(place) else { return };

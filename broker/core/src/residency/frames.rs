@@ -128,7 +128,8 @@ impl State {
     pub(crate) fn reason_names(&self, place: Place) -> Vec<&'static str> {
         let tenant = self.tenants.get(&place.id);
         let processes = tenant.into_iter().flat_map(|t| &t.processes);
-        let gpus = processes.filter_map(|c| self.processes.get(c)?.gpus.get(usize::from(place.slot)));
+        let gpus =
+            processes.filter_map(|c| self.processes.get(c)?.gpus.get(usize::from(place.slot)));
         let bits = gpus.fold(0, |bits, gpu| {
             bits | gpu.stay.reasons | u32::from(gpu.stay.stopped) << Reason::Stopped as u32
         });

@@ -188,11 +188,8 @@ impl State {
     pub(crate) fn lacks(&self, asker: &Asker) -> u64 {
         let Some(tenant) = self.tenants.get(&asker.place.id) else { return 0 };
         let room = self.room(tenant, usize::from(asker.place.slot));
-        let owed = if asker.returns {
-            asker.units <= room.own_units
-        } else {
-            room.is_owed(asker.units)
-        };
+        let owed =
+            if asker.returns { asker.units <= room.own_units } else { room.is_owed(asker.units) };
         let there = if owed { room.ungiven_units } else { room.free_units };
         asker.units.saturating_sub(there)
     }
@@ -212,7 +209,8 @@ impl State {
     pub(crate) fn resident_units(&self, place: Place) -> u64 {
         let tenant = self.tenants.get(&place.id);
         let processes = tenant.into_iter().flat_map(|t| &t.processes);
-        let gpus = processes.filter_map(|c| self.processes.get(c)?.gpus.get(usize::from(place.slot)));
+        let gpus =
+            processes.filter_map(|c| self.processes.get(c)?.gpus.get(usize::from(place.slot)));
         gpus.map(|gpu| u64::from(gpu.allowed_units.saturating_sub(gpu.context_units))).sum()
     }
 

@@ -80,7 +80,8 @@ impl State {
     pub(crate) fn swapped_units(&self, place: Place) -> u64 {
         let tenant = self.tenants.get(&place.id);
         let processes = tenant.into_iter().flat_map(|t| &t.processes);
-        let gpus = processes.filter_map(|c| self.processes.get(c)?.gpus.get(usize::from(place.slot)));
+        let gpus =
+            processes.filter_map(|c| self.processes.get(c)?.gpus.get(usize::from(place.slot)));
         gpus.map(|gpu| u64::from(gpu.stay.swapped_units)).sum()
     }
 

@@ -98,7 +98,12 @@ impl State {
     }
 
     /// The others go on without it.
-    pub(crate) fn go_on_without(&mut self, now: Nanos, places: &[Place], actions: &mut Vec<Action>) {
+    pub(crate) fn go_on_without(
+        &mut self,
+        now: Nanos,
+        places: &[Place],
+        actions: &mut Vec<Action>,
+    ) {
         for place in places {
             if self.place_gpu(*place).is_some_and(|gpu| gpu.residence.trip.is_some()) {
                 self.end_trip(now, *place, actions);

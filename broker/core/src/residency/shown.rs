@@ -35,17 +35,15 @@ pub struct PoolFigures {
 impl State {
     #[must_use]
     pub fn host_pool(&self) -> PoolFigures {
-        PoolFigures {
-            total_bytes: self.config.swap.pool_bytes,
-            used_bytes: self.pool_used_bytes(),
-        }
+        PoolFigures { total_bytes: self.config.swap.pool_bytes, used_bytes: self.pool_used_bytes() }
     }
 
     /// Host memory of a tenant for one card.
     pub(crate) fn host_bytes(&self, place: Place) -> u64 {
         let tenant = self.tenants.get(&place.id);
         let processes = tenant.into_iter().flat_map(|t| &t.processes);
-        let gpus = processes.filter_map(|c| self.processes.get(c)?.gpus.get(usize::from(place.slot)));
+        let gpus =
+            processes.filter_map(|c| self.processes.get(c)?.gpus.get(usize::from(place.slot)));
         gpus.map(crate::tenant::ProcessGpu::host_bytes).sum()
     }
 

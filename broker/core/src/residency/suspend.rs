@@ -240,17 +240,17 @@ impl State {
         let Some(tenant) = self.tenants.get(&id) else { return };
         let places = self.places(id);
         let is = |phase: Phase| {
-            let there = |place: &Place| {
-                self.phase(*place) == phase || self.connected_at(*place).is_empty()
-            };
-            places.iter().all(there)
-                && tenant.gpus.iter().all(|gpu| gpu.residence.trip.is_none())
+            let there =
+                |place: &Place| self.phase(*place) == phase || self.connected_at(*place).is_empty();
+            places.iter().all(there) && tenant.gpus.iter().all(|gpu| gpu.residence.trip.is_none())
         };
         let (next, kind, text) = match tenant.suspension {
             Suspension::Suspending if is(Phase::Out) && !self.any_in(id) => {
                 (Suspension::Suspended, Kind::Suspended, "is suspended")
             }
-            Suspension::Resuming if is(Phase::In) => (Suspension::None, Kind::Resumed, "is resumed"),
+            Suspension::Resuming if is(Phase::In) => {
+                (Suspension::None, Kind::Resumed, "is resumed")
+            }
             _ => return,
         };
         let units: u64 = places.iter().map(|place| self.swapped_units(*place)).sum();
@@ -270,6 +270,7 @@ impl State {
 }
 
 fn cannot_move(id: u64, why: &str) -> Rejection {
-    let message = format!("memory of tenant {id} cannot leave the card: {why}; nothing was changed");
+    let message =
+        format!("memory of tenant {id} cannot leave the card: {why}; nothing was changed");
     Rejection::new(Reason::CannotMove, message, "`halfwarp ps -o wide` shows the reasons")
 }

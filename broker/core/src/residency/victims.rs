@@ -74,9 +74,8 @@ impl State {
     fn candidates_to_leave(&mut self, now: Nanos, card: Uuid, asker: &Asker) -> Vec<Candidate> {
         let turns = self.turns_on(now, card, asker);
         let own = self.place_gpu(asker.place);
-        let owed = own.is_some_and(|gpu| {
-            gpu.allowed_units + asker.units <= u64::from(gpu.request_units)
-        });
+        let owed =
+            own.is_some_and(|gpu| gpu.allowed_units + asker.units <= u64::from(gpu.request_units));
         let others = self.swap_places().filter(|place| place.id != asker.place.id);
         let mut found = Vec::new();
         for place in others {

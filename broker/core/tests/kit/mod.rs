@@ -328,7 +328,11 @@ impl Node {
             self.to_broker.push_back((client, ToBroker::Left { seq, gpu: 0, units }));
         }
         let room: u64 = own.chunks.values().sum();
-        assert!(u64::from(own.swapped - own.orphans) * 512 <= room, "no host memory for {}", own.swapped);
+        assert!(
+            u64::from(own.swapped - own.orphans) * 512 <= room,
+            "no host memory for {}",
+            own.swapped
+        );
         let swapped = own.swapped;
         let end = ToBroker::SwapEnded { seq, gpu: 0, outcome, swapped, taken: 0 };
         self.to_broker.push_back((client, end));
@@ -381,11 +385,8 @@ impl Node {
             while !self.to_broker.is_empty() {
                 self.broker_reads(0);
             }
-            let busy: Vec<_> = self
-                .clients
-                .iter()
-                .filter(|(_, c)| !c.inbox.is_empty() && !c.stopped)
-                .collect();
+            let busy: Vec<_> =
+                self.clients.iter().filter(|(_, c)| !c.inbox.is_empty() && !c.stopped).collect();
             let Some(client) = busy.first().map(|(client, _)| **client) else { return };
             self.client_reads(client);
         }
