@@ -7,10 +7,11 @@
 use halfwarp_api::wire::{Denial, ToClient};
 
 use crate::{
-    Nanos, SLACK_UNITS,
+    GROW_NS, Nanos, SLACK_UNITS,
     card::Uuid,
     event::{Action, ClientId, PageRef},
     recall::Why,
+    residency::Place,
     room::Room,
     state::State,
     tenant::{Pending, Stage, Tenant},
@@ -100,6 +101,13 @@ impl State {
             let Some(head) = tenant.gpus.get(at).and_then(|gpu| gpu.queue.front()) else { return };
             if home.is_none() && !tenant.absent.is_empty() && self.home_until.is_some() {
                 return;
+            }
+            if home.is_none() && self.is_away(Place { id, slot }) {
+                if now < head.since.saturating_add(GROW_NS) {
+                    return;
+                }
+                self.deny_because(id, slot, Denial::Card, actions);
+                continue;
             }
             let mut room = self.room(tenant, at);
             let wanted = u64::from(head.wanted_units);

@@ -556,10 +556,23 @@ fn random_run(seed: u64) {
             if !node.client(client).closed {
                 break;
             }
+            // A resume that was on its way when everybody began to behave may still have failed.
+            for tenant in &tenants {
+                drop(node.resume(tenant.id));
+            }
             node.work(client);
             node.wait(S);
             node.settle();
         }
+<<<<<<< HEAD
+=======
+        if node.client(client).closed {
+            for (id, c) in &node.clients {
+                eprintln!("{id:?} {c:?}");
+            }
+            eprintln!("{:#?}", node.state);
+        }
+>>>>>>> w3-swapbroker
         assert!(
             !node.client(client).closed,
             "seed {seed}: {client:?} is left behind a closed gate"

@@ -24,6 +24,10 @@ pub(crate) enum Command {
     /// Change a tenant (compute, priority, memory) or a GPU (mode, lease) while programs run
     #[command(after_help = SET_HELP)]
     Set(SetArgs),
+    /// Move all of a tenant's GPU memory to host RAM, and hold it until `resume`
+    Suspend(SuspendArgs),
+    /// Bring a suspended tenant back
+    Resume(SuspendArgs),
     /// Show what has happened
     Events(EventsArgs),
     /// Watch two tenants share a GPU, a simulated one where there is none
@@ -94,7 +98,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "gpu", value_name = "GPU", value_delimiter = ',')]
     pub(crate) gpus: Vec<String>,
 
-    /// Let idle memory move to host RAM; not built yet, brokers refuse it
+    /// Let memory move to host RAM while the program is idle and others need it
     #[arg(long)]
     pub(crate) swap: bool,
 
@@ -152,6 +156,15 @@ pub(crate) struct SetArgs {
     /// compute=P%|P%..P%, priority=CLASS, memory=M|M..M for a tenant; mode=MODE, lease=MS for a GPU
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub(crate) changes: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SuspendArgs {
+    /// ID of a tenant of yours that was started with --swap (`halfwarp ps`)
+    pub(crate) id: u64,
 
     #[command(flatten)]
     pub(crate) view: ViewArgs,

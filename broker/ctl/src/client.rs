@@ -83,6 +83,13 @@ impl CallError {
     }
 }
 
+/// What is wanted of a tenant's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    Suspend,
+    Resume,
+}
+
 /// A client of the broker that serves in one run directory.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -142,6 +149,15 @@ impl Client {
     pub(crate) fn change_gpu(&self, uuid: &str, to: GpuChange) -> Result<Gpu, CallError> {
         let body = serde_json::to_vec(&to).map_err(|e| CallError::Garbage(e.to_string()))?;
         json(&self.call(Method::PATCH, &format!("/api/v1/gpus/{uuid}"), body)?)
+    }
+
+    /// Asks for a suspend or resume; the tenant as it is when that is done or takes too long.
+    pub(crate) fn move_tenant(&self, id: u64, wish: Wish) -> Result<Tenant, CallError> {
+        let word = match wish {
+            Wish::Suspend => "suspend",
+            Wish::Resume => "resume",
+        };
+        json(&self.call(Method::POST, &format!("/api/v1/tenants/{id}/{word}"), Vec::new())?)
     }
 
     pub(crate) fn dismiss(&self, id: u64) -> Result<(), CallError> {

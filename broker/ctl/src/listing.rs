@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use halfwarp_rest::{Compute, Gpu, Tenant, TenantGpu};
+use halfwarp_rest::{Compute, Gpu, Swap, Tenant, TenantGpu};
 
 use crate::{
     args::{Form, ViewArgs},
@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// Columns that are no numbers.
-const TEXTS: [&str; 8] = ["NAME", "STATE", "UUID", "MODE", "TENANTS", "COMMAND", "UID", "GROUP"];
+const TEXTS: [&str; 9] =
+    ["UNMOVABLE", "NAME", "STATE", "UUID", "MODE", "TENANTS", "COMMAND", "UID", "GROUP"];
 
 /// What the narrow form has of names; the wide one has them whole.
 const NAME_WIDTH: usize = 14;
@@ -49,8 +50,28 @@ pub(crate) fn print_gpus(gpus: &[Gpu], form: Form) -> Result<(), Failure> {
 fn tenants_table(tenants: &[Tenant], wide: bool) -> String {
     let header: &[&str] = if wide {
         &[
-            "ID", "NAME", "STATE", "GPU", "UUID", "HELD", "CONTEXTS", "REQUEST", "LIMIT",
-            "REFUSED", "SHARE", "RECEIVED", "LEASE", "PRIORITY", "GROUP", "UID", "PID", "COMMAND",
+            "ID",
+            "NAME",
+            "STATE",
+            "GPU",
+            "UUID",
+            "HELD",
+            "CONTEXTS",
+            "REQUEST",
+            "LIMIT",
+            "REFUSED",
+            "SWAP",
+            "SWAPPED",
+            "HOST",
+            "UNMOVABLE",
+            "SHARE",
+            "RECEIVED",
+            "LEASE",
+            "PRIORITY",
+            "GROUP",
+            "UID",
+            "PID",
+            "COMMAND",
         ]
     } else {
         &["ID", "NAME", "STATE", "GPU", "HELD", "LIMIT", "REFUSED", "RECEIVED", "PID", "COMMAND"]
@@ -77,6 +98,10 @@ fn tenants_table(tenants: &[Tenant], wide: bool) -> String {
                 ("REQUEST", card(|gpu| exact(gpu.request_bytes))),
                 ("LIMIT", card(|gpu| exact(gpu.limit_bytes))),
                 ("REFUSED", card(|gpu| gpu.refused.to_string())),
+                ("SWAP", first(if tenant.swap { "on" } else { "-" }.to_owned())),
+                ("SWAPPED", card(|gpu| held(gpu.swap.swapped_bytes))),
+                ("HOST", card(|gpu| held(gpu.swap.host_bytes))),
+                ("UNMOVABLE", card(|gpu| reasons(&gpu.swap))),
                 ("SHARE", first(share(tenant))),
                 ("RECEIVED", card(|gpu| received(&gpu.compute))),
                 ("LEASE", card(|gpu| lease(&gpu.compute))),
@@ -100,6 +125,11 @@ fn of<const N: usize>(header: &[&str], cells: [(&str, String); N]) -> Vec<String
 
 fn shown(name: &str, width: usize, wide: bool) -> String {
     if wide { name.to_owned() } else { output::shortened(name, width) }
+}
+
+/// Why memory can't be moved; a dash where it can, or where nobody asked.
+fn reasons(swap: &Swap) -> String {
+    if swap.reasons.is_empty() { "-".to_owned() } else { swap.reasons.join(",") }
 }
 
 fn share(tenant: &Tenant) -> String {
@@ -199,6 +229,7 @@ mod tests {
                 held_bytes: Bytes((1 << 20) + 512),
                 context_bytes: Bytes(1 << 20),
                 refused: 3,
+                swap: Swap::default(),
                 compute: Compute { share_received: Some(0.244), ..Compute::default() },
             }],
         }
@@ -228,7 +259,7 @@ mod tests {
             assert!(words(text.lines().nth(1).expect("a line")).contains(&said), "{said}: {text}");
         }
         let columns = |text: &str| words(text.lines().next().expect("a header")).len();
-        assert_eq!((columns(&text), columns(&gpus_table(&[], true))), (18, 12));
+        assert_eq!((columns(&text), columns(&gpus_table(&[], true))), (22, 12));
     }
 
     #[test]

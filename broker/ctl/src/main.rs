@@ -18,6 +18,7 @@ mod pages;
 mod run;
 mod set;
 mod sim;
+mod suspend;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,8 @@ fn obey(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Ps(view) => listing::tenants(&view),
         Command::Gpus(view) => listing::gpus(&view),
         Command::Set(asked) => set::set(&asked),
+        Command::Suspend(asked) => suspend::suspend(&asked),
+        Command::Resume(asked) => suspend::resume(&asked),
         Command::Events(asked) => events::events(&asked),
         Command::Demo(asked) => demo::demo(&asked),
         Command::Doctor(view) => doctor::doctor(&view),

@@ -13,7 +13,7 @@ use tokio::{
 use super::{Broker, PATIENCE};
 
 /// Status and body.
-async fn call(broker: &Broker, method: &str, path: &str, body: &str) -> (u16, String) {
+pub(super) async fn call(broker: &Broker, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(broker.dir.api_socket()).await.expect("connected");
     let length = body.len();
     let head = format!(
@@ -28,7 +28,7 @@ async fn call(broker: &Broker, method: &str, path: &str, body: &str) -> (u16, St
     (status, body.to_owned())
 }
 
-fn read<T: DeserializeOwned>(body: &str) -> T {
+pub(super) fn read<T: DeserializeOwned>(body: &str) -> T {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"))
 }
 
@@ -67,7 +67,6 @@ async fn every_refusal_says_what_was_found_and_what_to_do() {
         ("POST", "/api/v1/tenants", r#"{"memory":["-1"]}"#, 400, "malformed"),
         ("POST", "/api/v1/tenants", r#"{"gpus":["9"]}"#, 422, "no-such-gpu"),
         ("POST", "/api/v1/tenants", r#"{"memory":["17GiB"]}"#, 422, "limit-above-card"),
-        ("POST", "/api/v1/tenants", r#"{"swap":true}"#, 409, "no-swap"),
         ("POST", "/api/v1/tenants", r#"{"runner_pid":4294967295}"#, 422, "runner-gone"),
         ("GET", "/api/v1/tenants/7", "", 404, "unknown-tenant"),
         ("GET", "/api/v1/tenants/x", "", 404, "unknown-tenant"),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use halfwarp_api::wire::{FRAME_BYTES, ToBroker, ToClient, Token};
-use halfwarp_broker_core::{CardFacts, CardSample, Config, Event, State, Uuid};
+use halfwarp_broker_core::{CardFacts, CardSample, Config, Event, State, SwapConfig, Uuid};
 use halfwarp_rest::{NewTenant, Node};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
@@ -33,6 +33,7 @@ mod hostile;
 mod http;
 mod leases;
 mod road;
+mod swap;
 
 pub(super) const MIB: u32 = (1 << 20) / 512;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,7 +85,9 @@ impl Broker {
         };
         let now = clock::now();
         // The tests' guests are all of this one process.
-        let config = Config { joins_of_a_pid_max: 64, ..Config::default() };
+        let swap =
+            SwapConfig { pool_bytes: 2 << 30, idle_after_ns: 50_000_000, ..SwapConfig::default() };
+        let config = Config { joins_of_a_pid_max: 64, swap, ..Config::default() };
         let store = Store::at(dir.path());
         let mut state = State::new(now, config, vec![card]);
         assert!(state.restore(now, store.load().expect("a state")).is_empty());
@@ -110,6 +113,7 @@ impl Broker {
                 async move { drop(serve::keep_time(desk).await) }
             }),
             tokio::spawn(serve::keep_saving(Arc::clone(&desk))),
+            tokio::spawn(crate::chunks::serve(Arc::clone(&desk))),
             tokio::spawn(serve::look_at_cards(Arc::clone(&about), MadeUp(Arc::clone(&shown)))),
             tokio::spawn(async move { api::serve(about, commands, visits).await.expect("serves") }),
         ];

@@ -178,6 +178,7 @@ impl State {
             let text = "is back on the card".to_owned();
             self.tell_move(Kind::SwappedIn, place, trip.units, text, actions);
         }
+        self.serve(now, card, actions);
     }
 
     pub(crate) fn tell_move(

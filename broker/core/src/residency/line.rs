@@ -5,7 +5,7 @@
 use halfwarp_api::UNIT_BYTES;
 
 use crate::{
-    Nanos,
+    GROW_NS, Nanos,
     card::Uuid,
     event::{Action, Happening, Kind, PageRef},
     state::State,
@@ -123,6 +123,7 @@ impl State {
         let mut askers = Vec::new();
         for (id, slot) in self.slots_on(card) {
             let place = Place { id, slot };
+            self.note_grows_of_absent(now, place);
             let Some(tenant) = self.tenants.get(&id) else { continue };
             let gpu = &tenant.gpus[usize::from(slot)];
             if let Some(since) = gpu.residence.wanted_since
@@ -146,6 +147,9 @@ impl State {
                     }
                 }
             }
+            if self.is_away(place) {
+                continue;
+            }
             let Some(tenant) = self.tenants.get(&id).filter(|t| !t.lending.ended) else { continue };
             let head = tenant.gpus[usize::from(slot)].queue.front();
             if let Some(head) = head.filter(|head| matches!(head.stage, Pending::Waiting { .. })) {
@@ -155,6 +159,19 @@ impl State {
         }
         askers.sort_by_key(|asker| (asker.since, asker.place.id));
         askers
+    }
+
+    /// Who asks for more while it is away wants back first.
+    fn note_grows_of_absent(&mut self, now: Nanos, place: Place) {
+        let head = self.place_gpu(place).and_then(|gpu| gpu.queue.front());
+        let Some(since) = head.map(|head| head.since) else { return };
+        if !self.is_away(place) {
+            return;
+        }
+        self.residency.look_at(since.saturating_add(GROW_NS).max(now + 1));
+        if self.phase(place) == Phase::Out && !self.is_held(place) {
+            self.want_back(now, place);
+        }
     }
 
     /// Nothing of it is in host copies: its gates can open.

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 
 use halfwarp_api::wire::Outcome;
 
-use crate::{Nanos, card::Uuid, event::Action, state::State};
+use crate::{GROW_NS, Nanos, card::Uuid, event::Action, state::State};
 
 pub(crate) use moves::Place;
 pub(crate) use pool::{CHUNKS_KEPT, Chunk};
@@ -210,6 +210,12 @@ impl State {
         self.cover(now, actions);
         self.note_movable();
         self.go_on_suspending(now, actions);
+        let late = |gpu: &crate::tenant::TenantGpu| {
+            gpu.queue.front().is_some_and(|head| now >= head.since.saturating_add(GROW_NS))
+        };
+        if self.tenants.values().any(|t| t.swap && t.gpus.iter().any(late)) {
+            self.serve_everywhere(now, actions);
+        }
         if self.home_until.is_none() {
             let cards: Vec<_> = self.cards.keys().copied().collect();
             for card in cards {

@@ -70,6 +70,12 @@ impl State {
         if all_in { Phase::In } else { Phase::Out }
     }
 
+    /// Whether a tenant's gates are closed, or some of them: nothing is given to it now.
+    pub(crate) fn is_away(&self, place: Place) -> bool {
+        self.tenants.get(&place.id).is_some_and(|tenant| tenant.swap)
+            && self.phase(place) != Phase::In
+    }
+
     /// What a tenant has in host copies.
     pub(crate) fn swapped_units(&self, place: Place) -> u64 {
         let tenant = self.tenants.get(&place.id);
@@ -92,6 +98,17 @@ impl State {
         }
     }
 
+    /// Whether a process has something that a move out could take, or an open gate.
+    fn could_leave(&self, at: PageRef) -> bool {
+        let process = self.processes.get(&at.client);
+        let own = process.and_then(|process| process.gpus.get(usize::from(at.slot)));
+        own.is_some_and(|own| match own.stay.stage {
+            Stage::In => true,
+            Stage::Out => own.stay.left_behind || own.allowed_units > own.context_units,
+            Stage::Leaving(_) | Stage::Arriving(_) => false,
+        })
+    }
+
     fn next_seq(&mut self) -> u32 {
         // 0 is what a process says by itself.
         self.residency.next_seq = self.residency.next_seq.wrapping_add(1).max(1);
@@ -101,10 +118,11 @@ impl State {
     /// Closes the gates of a tenant on a card, then asks its processes to leave.
     pub(crate) fn begin_out(&mut self, now: Nanos, place: Place, actions: &mut Vec<Action>) {
         let within_ns = self.config.swap.drain_ns;
+        // One that is half out and waits keeps its place in the line.
+        let leaves_the_line = self.phase(place) == Phase::In;
         let mut asked = Vec::new();
         for at in self.connected_at(place) {
-            let Some(stay) = self.stay(at) else { continue };
-            if stay.stage != Stage::In && !stay.left_behind {
+            if !self.could_leave(at) {
                 continue;
             }
             let seq = self.next_seq();
@@ -122,7 +140,9 @@ impl State {
         if let Some(gpu) = self.place_gpu_mut(place) {
             let trip = Trip { outward: true, since: now, units: 0, failed: None };
             gpu.residence.trip = Some(trip);
-            gpu.residence.wanted_since = None;
+            if leaves_the_line {
+                gpu.residence.wanted_since = None;
+            }
         }
         for (at, seq) in asked {
             let frame = ToClient::SwapOut { seq, gpu: at.slot, within_ns };

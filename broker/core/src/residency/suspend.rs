@@ -108,9 +108,9 @@ impl State {
             for gpu in &mut tenant.gpus {
                 gpu.residence.attempt_at = now;
             }
-        }
-        for place in self.places(id) {
-            self.want_back(now, place);
+            for place in self.places(id) {
+                self.want_back(now, place);
+            }
         }
         self.note_suspension(now, id, actions);
         actions.extend([Action::Begun, Action::Save]);

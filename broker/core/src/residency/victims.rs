@@ -1,5 +1,5 @@
 //! Who leaves the card for somebody in the line: idle tenants above their request, idle ones within it,
-//! then busy ones whose turn is over; no more of them than needed, and nobody where all together would
+//! then busy ones whose turn is over; before all of them those that are half out anyway; no more of them than needed, and nobody where all together would
 //! not do.
 
 use crate::{Nanos, card::Uuid, state::State};
@@ -82,7 +82,8 @@ impl State {
             let Some(gpu) = self.place_gpu(place).filter(|gpu| gpu.uuid == card) else { continue };
             let Some(tenant) = self.tenants.get(&place.id) else { continue };
             let units = self.resident_units(place);
-            let movable = self.phase(place) == Phase::In && self.can_leave(place, false);
+            let phase = self.phase(place);
+            let movable = phase != Phase::Moving && self.can_leave(place, false);
             if units == 0 || !movable || tenant.lending.ended || gpu.residence.trip.is_some() {
                 continue;
             }
@@ -90,7 +91,9 @@ impl State {
             let idle_at = self.idle_at(place);
             let turn_ends = gpu.residence.in_since.saturating_add(turns.get(place));
             let mut ready_at = idle_at.map_or(turn_ends, |idle_at| idle_at.min(turn_ends));
-            if owed && above {
+            // Half of it is out already, and it waits too.
+            let half = phase == Phase::Out;
+            if half || owed && above {
                 ready_at = now;
             }
             ready_at = ready_at.max(gpu.residence.attempt_at);
@@ -101,7 +104,7 @@ impl State {
             let idle = idle_at.is_some_and(|at| at <= now);
             let used_at = if idle { idle_at.unwrap_or(0) } else { gpu.residence.in_since };
             let class = if idle { 0 } else { tenant.priority };
-            let rank = (!idle, !above, class, used_at);
+            let rank = if half { (false, false, 0, 0) } else { (!idle, !above, class, used_at) };
             found.push(Candidate { place, units, ready_at, rank });
         }
         found

@@ -141,6 +141,12 @@ impl Node {
                             client.exhausted = *units;
                         }
                     }
+                    Action::Welcome { client, gpus, .. } => {
+                        let closed = gpus.first().is_some_and(|gpu| gpu.residency.closed);
+                        if let Some(client) = self.clients.get_mut(client) {
+                            client.closed = closed;
+                        }
+                    }
                     Action::Residency { at, words } => {
                         if let Some(client) = self.clients.get_mut(&at.client) {
                             client.closed = words.closed;
@@ -217,16 +223,10 @@ impl Node {
         let peer = Peer { pid, uid: UID, command: "prog".to_owned() };
         let event = Event::Hello { client, peer, version: CURRENT, token: tenant.token, at_s: 0 };
         self.clients.insert(client, Client { pid, ..Client::default() });
-        let welcome = self.step(event).into_iter().find_map(|action| match action {
-            Action::Welcome { gpus, .. } => Some(gpus),
-            _ => None,
-        });
-        let Some(gpus) = welcome else {
+        let welcome = |a: &Action| matches!(a, Action::Welcome { .. });
+        if !self.step(event).iter().any(welcome) {
             self.clients.remove(&client);
             return None;
-        };
-        if let Some(own) = self.clients.get_mut(&client) {
-            own.closed |= gpus.first().is_some_and(|gpu| gpu.residency.closed);
         }
         Some(client)
     }
@@ -238,7 +238,8 @@ impl Node {
             own.word.held += units;
             return true;
         }
-        if own.exhausted > 0 && units >= own.exhausted {
+        // What it asks for first is what it holds already, if it comes back: that is always asked.
+        if own.next_seq > 0 && own.exhausted > 0 && units >= own.exhausted {
             own.denials += 1;
             own.refused_here += 1;
             return false;
