@@ -564,15 +564,6 @@ fn random_run(seed: u64) {
             node.wait(S);
             node.settle();
         }
-<<<<<<< HEAD
-=======
-        if node.client(client).closed {
-            for (id, c) in &node.clients {
-                eprintln!("{id:?} {c:?}");
-            }
-            eprintln!("{:#?}", node.state);
-        }
->>>>>>> w3-swapbroker
         assert!(
             !node.client(client).closed,
             "seed {seed}: {client:?} is left behind a closed gate"
