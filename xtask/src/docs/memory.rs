@@ -66,6 +66,7 @@ fn said(row: &DriverRow) -> (&'static str, &'static str) {
         }
         (Memory::Vmm, Lifetime::MakesMapping) => ("nothing", "a reference of its own"),
         (Memory::Vmm, _) => ("", "when nothing refers to the memory any more"),
+        (Memory::Ipc, _) => forwarded(row.memory),
         (memory, lifetime) => {
             unreachable!("{}: a hook of {memory:?} and {lifetime:?} has no words", row.symbol)
         }
