@@ -52,6 +52,15 @@ impl Crew {
     }
 
     fn hire(&mut self) {
+        // A context needs room too, and pools may have some of it.
+        let ids: Vec<u32> = self.members.keys().copied().collect();
+        for id in ids {
+            if self.model.held_bytes() + CONTEXT_BYTES <= LIMIT_BYTES {
+                break;
+            }
+            self.empty(id);
+            self.compare();
+        }
         let mut command = Command::new(guest("mixture"));
         command.env_clear().envs(self.environment.iter().map(|(n, v)| (n, v)));
         let mut member = start(&mut command);
@@ -86,6 +95,14 @@ impl Crew {
             for _ in 0..count {
                 self.answer(id);
             }
+        }
+    }
+
+    /// A process gives back all it holds.
+    fn empty(&mut self, id: u32) {
+        for order in self.model.give_all(id) {
+            self.members.get_mut(&id).expect("a member").say(&words(order));
+            self.answer(id);
         }
     }
 
@@ -151,10 +168,7 @@ fn mem_15_what_any_order_leads_to_is_what_the_model_says() {
     }
     let ids: Vec<u32> = crew.members.keys().copied().collect();
     for id in ids {
-        for order in crew.model.give_all(id) {
-            crew.members.get_mut(&id).expect("a member").say(&words(order));
-            crew.answer(id);
-        }
+        crew.empty(id);
     }
     crew.compare();
     while let Some((id, member)) = crew.members.pop_last() {
