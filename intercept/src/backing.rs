@@ -46,7 +46,7 @@ static GRANULES: [AtomicU64; GPUS] = [const { AtomicU64::new(0) }; GPUS];
 /// Where memory of this thread is made, if it is to be made so that it can be moved.
 #[inline]
 pub(crate) fn home(process: &Process) -> Option<Home> {
-    if process.swap.is_any() { home_of(process) } else { None }
+    if process.movable { home_of(process) } else { None }
 }
 
 fn home_of(process: &Process) -> Option<Home> {
@@ -287,7 +287,7 @@ pub(crate) fn free_in_stream(process: &Process, base: CUdeviceptr) -> Option<CUr
 
 #[inline]
 fn free_by(process: &Process, base: CUdeviceptr, waits: bool) -> Option<CUresult> {
-    if process.swap.is_any() { free_ours(process, base, waits) } else { None }
+    if process.movable { free_ours(process, base, waits) } else { None }
 }
 
 fn free_ours(process: &Process, base: CUdeviceptr, waits: bool) -> Option<CUresult> {
@@ -316,7 +316,7 @@ fn free_ours(process: &Process, base: CUdeviceptr, waits: bool) -> Option<CUresu
 
 /// A context has ended: what was made in it, up to allocation `before`, goes with it.
 pub(crate) fn end_context(process: &Process, context: CUcontext, before: u64) {
-    if !process.swap.is_any() {
+    if !process.movable {
         return;
     }
     process.swap.forget_peers(context);

@@ -230,7 +230,7 @@ fn enter(facts: Option<&Facts>) -> Result<Entered, Option<CUresult>> {
             if bounded.is_some() {
                 tell_of_launch(process, here.page(), card);
             }
-            if process.swap.is_any() {
+            if process.movable {
                 process.swap.note_touch();
             }
             label::gate_passed();

@@ -42,8 +42,6 @@ pub(crate) struct Peer {
 pub(crate) struct Swap {
     /// By slot: memory on this card is made so that it can be moved.
     on: [AtomicBool; GPUS],
-    /// On any card.
-    any: AtomicBool,
     backing: Mutex<Backing>,
     /// Something dying is gone.
     reaped: Condvar,
@@ -72,14 +70,7 @@ impl Swap {
     pub(crate) fn set_on(&self, slot: Slot) {
         if let Some(on) = self.on.get(usize::from(slot.0)) {
             on.store(true, Ordering::Relaxed);
-            self.any.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Whether any card's memory can be moved.
-    #[inline]
-    pub(crate) fn is_any(&self) -> bool {
-        self.any.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_on(&self, slot: Slot) -> bool {
@@ -265,7 +256,7 @@ impl Process {
     /// Something of a kind that can't be moved has come or gone.
     #[inline]
     pub(crate) fn note_unmovable(&self) {
-        if self.swap.is_any() && !self.swap.dirty.swap(true, Ordering::Relaxed) {
+        if self.movable && !self.swap.dirty.swap(true, Ordering::Relaxed) {
             self.gates.bell.ring();
         }
     }
@@ -322,5 +313,5 @@ impl Process {
 
 /// An address inside an allocation of ours.
 pub(crate) fn covers(process: &Process, address: CUdeviceptr, bytes: u64) -> bool {
-    process.swap.is_any() && process.swap.backing().covers(address, bytes)
+    process.movable && process.swap.backing().covers(address, bytes)
 }
