@@ -44,7 +44,12 @@ pub(crate) type Made = (CUdeviceptr, u64, CUmemGenericAllocationHandle);
 static GRANULES: [AtomicU64; GPUS] = [const { AtomicU64::new(0) }; GPUS];
 
 /// Where memory of this thread is made, if it is to be made so that it can be moved.
+#[inline]
 pub(crate) fn home(process: &Process) -> Option<Home> {
+    if process.movable { home_of(process) } else { None }
+}
+
+fn home_of(process: &Process) -> Option<Home> {
     let (context, slot) = hooks::current(process)?;
     if !process.swap.is_on(slot) {
         return None;
@@ -280,7 +285,12 @@ pub(crate) fn free_in_stream(process: &Process, base: CUdeviceptr) -> Option<CUr
     free_by(process, base, false)
 }
 
+#[inline]
 fn free_by(process: &Process, base: CUdeviceptr, waits: bool) -> Option<CUresult> {
+    if process.movable { free_ours(process, base, waits) } else { None }
+}
+
+fn free_ours(process: &Process, base: CUdeviceptr, waits: bool) -> Option<CUresult> {
     let number = process.swap.backing().find(base).filter(|seen| seen.base == base)?.number;
     let code = ask_plain(process);
     if !code.is_ok() {
@@ -306,6 +316,9 @@ fn free_by(process: &Process, base: CUdeviceptr, waits: bool) -> Option<CUresult
 
 /// A context has ended: what was made in it, up to allocation `before`, goes with it.
 pub(crate) fn end_context(process: &Process, context: CUcontext, before: u64) {
+    if !process.movable {
+        return;
+    }
     process.swap.forget_peers(context);
     let any = process.swap.backing().end_context(context, before);
     if any {

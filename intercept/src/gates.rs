@@ -242,7 +242,9 @@ fn enter(facts: Option<&Facts>) -> Result<Entered, Option<CUresult>> {
             if bounded.is_some() {
                 tell_of_launch(process, here.page(), card);
             }
-            process.swap.note_touch();
+            if process.movable {
+                process.swap.note_touch();
+            }
             label::gate_passed();
             return Ok(entered);
         }

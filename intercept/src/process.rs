@@ -64,6 +64,8 @@ pub(crate) struct Process {
     by_ordinal: Vec<Slot>,
     pub(crate) gates: Gates,
     pub(crate) swap: Swap,
+    /// Memory on some card is made so that it can be moved.
+    pub(crate) movable: bool,
     books: Mutex<Books>,
     /// Whether there has been a stream-ordered pool.
     pools: AtomicBool,
@@ -114,6 +116,7 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
     let by_ordinal = visible_cards(&cards)?;
     let line = Line::new(socket).map_err(|e| (Refusal::NoBroker, e.to_string()))?;
     let bell = Bell::new().map_err(|e| (Refusal::NoBroker, format!("no pipe: {e}")))?;
+    let movable = cards.iter().any(|card| card.swap);
     let process = Box::new(Process {
         identity: identity.clone(),
         mail: Mail::default(),
@@ -123,6 +126,7 @@ fn try_join(identity: &Identity) -> Result<(), Refused> {
         by_ordinal,
         gates: Gates::new(bell),
         swap: Swap::default(),
+        movable,
         books: Mutex::new(Books::default()),
         pools: AtomicBool::new(false),
         graph_memory: AtomicBool::new(false),

@@ -63,10 +63,15 @@ impl Reaper {
 
     fn reap(&mut self, process: &Process) {
         let stuck = std::mem::take(&mut *process.swap.stuck());
-        let gone = process.swap.backing().reap(&mut self.list);
+        let gone = {
+            let mut backing = process.swap.backing();
+            // Who waits does so until the driver has it all back, not only the books.
+            process.swap.set_reaping(true);
+            backing.reap(&mut self.list)
+        };
         for gone in stuck.into_iter().chain(gone) {
             backing::undo_or_keep(process, gone);
         }
-        process.swap.tell_reaped();
+        process.swap.set_reaping(false);
     }
 }

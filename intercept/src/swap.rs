@@ -53,6 +53,8 @@ pub(crate) struct Swap {
     touched: AtomicBool,
     /// Ranges that the driver did not take back.
     stuck: Mutex<Vec<Gone>>,
+    /// Our thread gives back to the driver what is out of the books.
+    reaping: AtomicBool,
     /// Something was freed behind work, and nobody has waited for that yet.
     freed_later: AtomicBool,
     /// Our thread can't take dying allocations back soon.
@@ -118,8 +120,12 @@ impl Swap {
         self.reaped.notify_all();
     }
 
-    pub(crate) fn tell_reaped(&self) {
-        self.reaped.notify_all();
+    /// Set with the books locked, before anything leaves them; taken back when the driver has it.
+    pub(crate) fn set_reaping(&self, reaping: bool) {
+        self.reaping.store(reaping, Ordering::Release);
+        if !reaping {
+            self.reaped.notify_all();
+        }
     }
 
     fn peers(&self) -> MutexGuard<'_, Vec<Peer>> {
@@ -215,7 +221,7 @@ impl Process {
         let until = at_most.map(|at_most| Instant::now() + at_most);
         self.gates.bell.ring();
         let mut backing = self.swap.backing();
-        while is_there(&backing) {
+        while is_there(&backing) || self.swap.reaping.load(Ordering::Acquire) {
             let cannot = until.is_some_and(|until| Instant::now() > until)
                 || wait::is_ending()
                 || self.swap.busy.load(Ordering::Relaxed)
@@ -248,9 +254,9 @@ impl Process {
 /// Why something can't be moved.
 impl Process {
     /// Something of a kind that can't be moved has come or gone.
+    #[inline]
     pub(crate) fn note_unmovable(&self) {
-        let any = self.slots().iter().any(|slot| self.swap.is_on(*slot));
-        if any && !self.swap.dirty.swap(true, Ordering::Relaxed) {
+        if self.movable && !self.swap.dirty.swap(true, Ordering::Relaxed) {
             self.gates.bell.ring();
         }
     }
@@ -307,5 +313,5 @@ impl Process {
 
 /// An address inside an allocation of ours.
 pub(crate) fn covers(process: &Process, address: CUdeviceptr, bytes: u64) -> bool {
-    process.swap.backing().covers(address, bytes)
+    process.movable && process.swap.backing().covers(address, bytes)
 }

@@ -9,6 +9,7 @@ mod command;
 mod fault;
 mod known;
 mod machine;
+pub mod movable;
 pub mod pretend;
 pub mod roads;
 mod skip;

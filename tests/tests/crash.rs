@@ -18,7 +18,7 @@ const WITHOUT_BROKER: &[&str] = &["broker_lost", "rejoin_adopted", "rejoin_count
 /// Reached only where leases are given and taken: `gates.rs` has these.
 const AT_A_GATE: &[&str] =
     &["want_sent", "gate_waiting", "drain_asked", "drain_marked", "drained_sent", "idle_sent"];
-/// Reached only where memory is moved: `swap_library.rs` has these.
+/// Reached only where memory is moved: `swap_killed.rs` has these.
 const AT_A_SWAP: &[&str] = &[
     "want_memory_sent",
     "chunk_mapped",

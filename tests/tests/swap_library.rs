@@ -4,7 +4,6 @@
 
 use std::{
     fs,
-    process::Command,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,131 +12,13 @@ use halfwarp_api::{
     shm::{GATE_CLOSED, GATE_OPEN},
     wire::{Outcome, Reason, ToBroker},
 };
-use halfwarp_tests::{
-    Faults, MIB, Machine, Running, artefact, finish, guest,
-    pretend::{Guest, Pretended},
-    start,
-    trace::{Reached, Traced, binary},
-    until,
-};
+use halfwarp_tests::{MIB, Machine, guest, movable::Stage, start, until};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Far more than what is in flight takes.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Long enough for a call that is not held to show itself.
 const STILL: Duration = Duration::from_millis(150);
-
-/// A program whose memory can be moved, and the broker that it has joined.
-struct Stage {
-    guest: Arc<Guest>,
-    program: Running,
-    broker: Pretended,
-    machine: Machine,
-}
-
-/// The cards' UUIDs, as the driver gives them.
-fn uuids(machine: &Machine) -> Vec<[u8; 16]> {
-    let mut command = machine.natively(guest("launches"));
-    let ended = finish(command.arg("uuid"), DEADLINE);
-    assert!(ended.status.success(), "{}", ended.all());
-    let cards = ended.stdout.lines().map(|line| {
-        let digits = |at: usize| u8::from_str_radix(&line[2 * at..2 * at + 2], 16).expect("hex");
-        std::array::from_fn(digits)
-    });
-    cards.collect()
-}
-
-fn join(broker: &Pretended, command: &mut Command) {
-    command
-        .env("LD_PRELOAD", artefact("libhalfwarp.so"))
-        .env("HALFWARP_TENANT", "00000000000000000000000000000001")
-        .env("HALFWARP_JOIN", broker.socket());
-}
-
-impl Stage {
-    /// With so much host memory for copies.
-    fn new(host_bytes: u64) -> Self {
-        let machine = Machine::new();
-        let broker = Pretended::with_swap(machine.runtime_dir(), uuids(&machine), true);
-        let mut command = machine.natively(guest("swapped"));
-        join(&broker, &mut command);
-        let mut program = start(&mut command);
-        program.line("READY ", DEADLINE);
-        let guest = broker.guest().expect("the program has joined");
-        if host_bytes > 0 {
-            guest.give_chunk(0, host_bytes).expect("a chunk");
-        }
-        Self { guest, program, broker, machine }
-    }
-
-    /// Gives a command and returns the answer's words.
-    fn tell(&mut self, command: &str) -> Vec<u64> {
-        self.program.say(command);
-        self.answer()
-    }
-
-    fn answer(&mut self) -> Vec<u64> {
-        let line = self.program.line("OK", DEADLINE);
-        let words = line.split_whitespace().skip(1);
-        words.map(|word| u64::from_str_radix(word, 10).unwrap_or(u64::MAX)).collect()
-    }
-
-    /// Every byte of every allocation is right; how many bytes.
-    fn check(&mut self) -> u64 {
-        self.program.say("check");
-        let line = self.program.line("RIGHT ", DEADLINE);
-        line.split_whitespace().nth(2).and_then(|word| word.parse().ok()).expect("bytes")
-    }
-
-    /// Closes the gate and moves everything out; how it ended, and what is swapped.
-    fn out(&self) -> (Outcome, u32) {
-        self.out_within(DRAIN)
-    }
-
-    fn out_within(&self, within: Duration) -> (Outcome, u32) {
-        self.guest.set_residency_gate(0, GATE_CLOSED);
-        let seq = self.guest.swap_out(0, within).expect("the program lives");
-        let ended = until(DRAIN * 2, "the end of a swap-out", || self.guest.moved(seq));
-        (ended.0, ended.1)
-    }
-
-    /// Moves everything back, and opens the gate if nothing is left.
-    fn back(&self, units: u32) -> (Outcome, u32, u32) {
-        let seq = self.guest.swap_in(0, units).expect("the program lives");
-        let ended = until(DRAIN * 2, "the end of a swap-in", || self.guest.moved(seq));
-        if ended.1 == 0 {
-            self.guest.set_residency_gate(0, GATE_OPEN);
-        }
-        ended
-    }
-
-    fn swapped(&self) -> u32 {
-        let (outcome, swapped) = self.out();
-        assert_eq!(outcome, Outcome::Done);
-        swapped
-    }
-
-    fn returned(&self, units: u32) {
-        assert_eq!(self.back(units), (Outcome::Done, 0, units));
-    }
-
-    fn heard(&self, wanted: impl Fn(&ToBroker) -> bool) -> usize {
-        self.guest.heard().iter().filter(|(_, frame)| wanted(frame)).count()
-    }
-
-    /// Bytes in use on the card, as the simulated machine has them.
-    fn used(&self, faults: &Faults) -> u64 {
-        let _ = &self.machine;
-        faults.usage(0).used_bytes
-    }
-
-    fn end(mut self) {
-        self.program.say("end");
-        let ended = self.program.end(DEADLINE);
-        assert!(ended.status.success() && ended.stdout.ends_with("DONE\n"), "{}", ended.all());
-        assert_eq!(ended.stderr, "");
-    }
-}
 
 /// Takes all there is on the card and fills it with its own pattern.
 fn fill_the_rest(machine: &Machine) -> u64 {
@@ -505,74 +386,6 @@ fn host_memory_that_the_driver_does_not_know_yet_is_reached_through_buffers() {
     stage.returned(units);
     stage.check();
     stage.end();
-}
-
-/// What brings a process to each label, in this order.
-const LABELS: &[&str] = &[
-    "chunk_mapped",
-    "piece_pinned",
-    "swap_out_asked",
-    "copy_out_begun",
-    "copy_staged",
-    "copied_out",
-    "piece_unmapped",
-    "handle_released",
-    "units_left",
-    "swap_done",
-    "swap_ended_sent",
-    "want_memory_sent",
-    "swap_in_asked",
-    "handle_created",
-    "piece_mapped",
-    "copy_in_begun",
-    "copied_in",
-    "chunk_unmapped",
-];
-
-#[test]
-fn a_process_killed_at_any_step_of_a_move_leaves_nothing_behind() {
-    let library = binary("libhalfwarp-core.so");
-    let mut hits = 0;
-    for label in LABELS {
-        let mut stage = Stage::new(0);
-        let faults = stage.machine.faults();
-        for _ in 0..4 {
-            stage.tell("alloc 4194304");
-        }
-        stage.tell("alloc 200000000");
-        let after = LABELS.iter().position(|known| known == label).expect("it is there");
-        let (guest, mut chunk, mut swapped) = (Arc::clone(&stage.guest), 0, 0);
-        if after >= 11 {
-            chunk = guest.give_chunk(0, 512 * MIB).expect("a chunk");
-            swapped = stage.swapped();
-        }
-        if *label == "chunk_unmapped" {
-            stage.returned(swapped);
-        }
-        let mut traced = Traced::seize(stage.program.pid()).expect("it can be traced");
-        traced.stop_at(&library, label).expect("the label is in the library");
-        match after {
-            17 => guest.drop_chunk(chunk).expect("it lives"),
-            12.. => {
-                guest.swap_in(0, swapped).expect("it lives");
-            }
-            11 => stage.program.say("launch"),
-            _ => {
-                guest.give_chunk(0, 512 * MIB).expect("a chunk");
-                guest.set_residency_gate(0, GATE_CLOSED);
-                guest.swap_out(0, DRAIN).expect("it lives");
-            }
-        }
-        let reached = traced.run(DEADLINE).expect("the process goes on");
-        assert_eq!(reached, Reached::Label((*label).to_owned()));
-        hits += 1;
-        traced.kill();
-        until(Duration::from_secs(1), &format!("bytes are free after {label}"), || {
-            (faults.usage(0).processes.is_empty() && guest.has_ended()).then_some(())
-        });
-    }
-    println!("{hits} of {} labels were reached", LABELS.len());
-    assert_eq!(hits, LABELS.len());
 }
 
 #[test]

@@ -50,7 +50,7 @@ const READ_WRITE: c_uint = 3;
 const OUR_NUMBERS: u64 = 1 << 48;
 
 fn seen(process: &Process, address: CUdeviceptr) -> Option<Seen> {
-    process.swap.backing().find(address)
+    if process.movable { process.swap.backing().find(address) } else { None }
 }
 
 /// Writes an attribute of an allocation of ours; `None` where the driver is to answer.

@@ -15,7 +15,7 @@
 use std::ffi::c_uint;
 
 use halfwarp_api::{UNIT_BYTES, units, wire::NoteKind};
-use halfwarp_books::{Allocation, Mark, Place, Slot, Within};
+use halfwarp_books::{Allocation, Home, Mark, Place, Slot, Within};
 use halfwarp_label as label;
 use shim_cuda_headers::{CUdeviceptr, CUdeviceptr_v1, CUpointer_attribute, CUresult, DriverFn};
 
@@ -146,6 +146,15 @@ fn movable(
     bytes: u64,
 ) -> Option<Result<CUdeviceptr, CUresult>> {
     let home = backing::home(process).filter(|_| bytes > 0)?;
+    movable_in(process, function, home, bytes)
+}
+
+fn movable_in(
+    process: &Process,
+    function: DriverFn,
+    home: Home,
+    bytes: u64,
+) -> Option<Result<CUdeviceptr, CUresult>> {
     let made = context::seen(process, home.slot)
         .and_then(|()| backing::allocate(process, home, bytes))
         .or_else(|code| match code {
