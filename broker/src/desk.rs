@@ -20,12 +20,15 @@ use rustix::{
 use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{
-    chunks::{self, Chunk, Work},
+    chunks::{self, Work},
     clock, outbox,
     shm::Pages,
     store::Store,
     strays,
 };
+
+mod host;
+mod page;
 
 /// Events that are kept for those who ask.
 const EVENTS: usize = 4096;
@@ -197,16 +200,6 @@ impl Desk {
         view(&self.inner().state)
     }
 
-    pub(crate) fn next_chunk_work(&self) -> Option<Work> {
-        self.inner().chunk_work.pop_front()
-    }
-
-    /// A chunk is there, or could not be made: sends it to its process.
-    pub(crate) fn chunk_made(&self, at: PageRef, chunk: u32, made: Option<Chunk>) {
-        let made = self.inner().send_chunk(at, chunk, made);
-        self.step(Event::ChunkMade { at, chunk, made });
-    }
-
     pub(crate) fn next_deadline(&self) -> halfwarp_broker_core::Nanos {
         self.inner().state.next_deadline()
     }
@@ -268,21 +261,6 @@ impl Inner {
                     Action::Send { client, frame } => self.send(client, frame),
                     Action::Close { client } => self.close(client),
                     Action::Forget { client } => _ = self.clients.remove(&client),
-                    Action::Headcount { client, processes } => {
-                        if let Some(pages) = self.pages(client) {
-                            pages.set_processes(processes);
-                        }
-                    }
-                    Action::Gate { at, words } => {
-                        if let Some(pages) = self.pages(at.client) {
-                            pages.set_lease(at.slot, words);
-                        }
-                    }
-                    Action::Residency { at, words } => {
-                        if let Some(pages) = self.pages(at.client) {
-                            pages.set_residency(at.slot, words);
-                        }
-                    }
                     Action::MakeChunk { at, chunk, bytes } => {
                         self.chunk_work.push_back(Work::Make { at, chunk, bytes });
                         desk.chunk_work.notify_one();
@@ -291,16 +269,11 @@ impl Inner {
                         self.free_chunk(client, chunk);
                         desk.chunk_work.notify_one();
                     }
-                    Action::Limit { at, limit_units } => {
-                        if let Some(pages) = self.pages(at.client) {
-                            pages.set_limit(at.slot, limit_units);
-                        }
-                    }
-                    Action::Exhausted { at, units } => {
-                        if let Some(pages) = self.pages(at.client) {
-                            pages.set_exhausted(at.slot, units);
-                        }
-                    }
+                    page @ (Action::Headcount { .. }
+                    | Action::Gate { .. }
+                    | Action::Residency { .. }
+                    | Action::Limit { .. }
+                    | Action::Exhausted { .. }) => self.write_page(&page),
                     Action::EndStray { process } => strays::end(process),
                     Action::Signal { client, kill } => self.signal(client, kill),
                     Action::ReadPages { number, pages } => {
@@ -315,30 +288,6 @@ impl Inner {
             }
         }
         answer
-    }
-
-    fn send_chunk(&mut self, at: PageRef, chunk: u32, made: Option<Chunk>) -> bool {
-        let (Some(made), Some(client)) = (made, self.clients.get_mut(&at.client)) else {
-            return false;
-        };
-        let frame = ToClient::Chunk { gpu: at.slot, chunk, bytes: made.bytes };
-        if let Err(error) = outbox::with_memory(&client.socket, frame, &made.memory) {
-            tracing::debug!(client = at.client.0, %error, "a client does not take its chunk");
-            return false;
-        }
-        client.chunks.insert(chunk, made);
-        true
-    }
-
-    fn free_chunk(&mut self, client: ClientId, chunk: u32) {
-        let client = self.clients.get_mut(&client);
-        let gone = client.and_then(|client| client.chunks.remove(&chunk));
-        self.chunk_work.extend(gone.map(Work::Free));
-    }
-
-    fn free_chunks(&mut self, client: ClientId) {
-        let chunks = self.clients.get_mut(&client).map(|c| std::mem::take(&mut c.chunks));
-        self.chunk_work.extend(chunks.into_iter().flat_map(chunks::all_of));
     }
 
     fn pages(&self, client: ClientId) -> Option<&Pages> {

@@ -80,41 +80,43 @@ fn tenants_table(tenants: &[Tenant], wide: bool) -> String {
     for tenant in tenants {
         let lines = tenant.gpus.len().max(tenant.processes.len()).max(1);
         for line in 0..lines {
-            let first = |text: String| if line == 0 { text } else { String::new() };
-            let card = |show: fn(&TenantGpu) -> String| {
-                tenant.gpus.get(line).map(show).unwrap_or_default()
-            };
-            let process = tenant.processes.get(line);
-            let name = shown(&tenant.name, NAME_WIDTH, wide);
-            let command = process.map(|p| shown(&p.command, COMMAND_WIDTH, wide));
-            let cells = [
-                ("ID", first(tenant.id.to_string())),
-                ("NAME", first(name)),
-                ("STATE", first(tenant.state.clone())),
-                ("GPU", card(|gpu| gpu.index.to_string())),
-                ("UUID", card(|gpu| gpu.uuid.clone())),
-                ("HELD", card(|gpu| held(gpu.held_bytes))),
-                ("CONTEXTS", card(|gpu| held(gpu.context_bytes))),
-                ("REQUEST", card(|gpu| exact(gpu.request_bytes))),
-                ("LIMIT", card(|gpu| exact(gpu.limit_bytes))),
-                ("REFUSED", card(|gpu| gpu.refused.to_string())),
-                ("SWAP", first(if tenant.swap { "on" } else { "-" }.to_owned())),
-                ("SWAPPED", card(|gpu| held(gpu.swap.swapped_bytes))),
-                ("HOST", card(|gpu| held(gpu.swap.host_bytes))),
-                ("UNMOVABLE", card(|gpu| reasons(&gpu.swap))),
-                ("SHARE", first(share(tenant))),
-                ("RECEIVED", card(|gpu| received(&gpu.compute))),
-                ("LEASE", card(|gpu| lease(&gpu.compute))),
-                ("PRIORITY", first(tenant.priority.to_string())),
-                ("GROUP", first(tenant.group.clone().unwrap_or_else(|| "-".to_owned()))),
-                ("UID", first(tenant.uid.to_string())),
-                ("PID", process.map(|process| process.pid.to_string()).unwrap_or_default()),
-                ("COMMAND", command.unwrap_or_default()),
-            ];
-            table.add_row(of(header, cells));
+            table.add_row(of(header, tenant_cells(tenant, line, wide)));
         }
     }
     output::lines(&table)
+}
+
+/// All columns of a line of a tenant.
+fn tenant_cells(tenant: &Tenant, line: usize, wide: bool) -> [(&'static str, String); 22] {
+    let first = |text: String| if line == 0 { text } else { String::new() };
+    let card = |show: fn(&TenantGpu) -> String| tenant.gpus.get(line).map(show).unwrap_or_default();
+    let process = tenant.processes.get(line);
+    let name = shown(&tenant.name, NAME_WIDTH, wide);
+    let command = process.map(|p| shown(&p.command, COMMAND_WIDTH, wide));
+    [
+        ("ID", first(tenant.id.to_string())),
+        ("NAME", first(name)),
+        ("STATE", first(tenant.state.clone())),
+        ("GPU", card(|gpu| gpu.index.to_string())),
+        ("UUID", card(|gpu| gpu.uuid.clone())),
+        ("HELD", card(|gpu| held(gpu.held_bytes))),
+        ("CONTEXTS", card(|gpu| held(gpu.context_bytes))),
+        ("REQUEST", card(|gpu| exact(gpu.request_bytes))),
+        ("LIMIT", card(|gpu| exact(gpu.limit_bytes))),
+        ("REFUSED", card(|gpu| gpu.refused.to_string())),
+        ("SWAP", first(if tenant.swap { "on" } else { "-" }.to_owned())),
+        ("SWAPPED", card(|gpu| held(gpu.swap.swapped_bytes))),
+        ("HOST", card(|gpu| held(gpu.swap.host_bytes))),
+        ("UNMOVABLE", card(|gpu| reasons(&gpu.swap))),
+        ("SHARE", first(share(tenant))),
+        ("RECEIVED", card(|gpu| received(&gpu.compute))),
+        ("LEASE", card(|gpu| lease(&gpu.compute))),
+        ("PRIORITY", first(tenant.priority.to_string())),
+        ("GROUP", first(tenant.group.clone().unwrap_or_else(|| "-".to_owned()))),
+        ("UID", first(tenant.uid.to_string())),
+        ("PID", process.map(|process| process.pid.to_string()).unwrap_or_default()),
+        ("COMMAND", command.unwrap_or_default()),
+    ]
 }
 
 /// The cells of the columns that are shown.

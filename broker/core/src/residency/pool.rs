@@ -135,7 +135,7 @@ impl State {
         while missing > 0 && left > 0 {
             let grain = if missing <= step && left >= step { step } else { GRAIN_BYTES };
             let bytes = missing.next_multiple_of(grain).min(CHUNK_BYTES_MAX).min(left);
-            if self.residency.next_chunk % CHUNKS_KEPT == 0 {
+            if self.residency.next_chunk.is_multiple_of(CHUNKS_KEPT) {
                 actions.push(Action::Save);
             }
             self.residency.next_chunk = self.residency.next_chunk.wrapping_add(1);

@@ -129,9 +129,9 @@ impl State {
         for id in ids {
             for place in self.places(id) {
                 let stays = self.connected_at(place).into_iter();
-                let stays = stays.filter_map(|at| self.stay(at));
+                let mut stays = stays.filter_map(|at| self.stay(at));
                 let to_go = |stay: &super::Stay| stay.stage == Stage::In || stay.left_behind;
-                let any = stays.map(to_go).fold(false, |any, one| any || one);
+                let any = stays.any(to_go);
                 if !any || self.phase(place) == Phase::Moving {
                     continue;
                 }
