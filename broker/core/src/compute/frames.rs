@@ -35,7 +35,7 @@ impl State {
             }
             Stage::Holding { .. } => {}
             // What runs may wait for what this thread is about to launch.
-            Stage::Closing(closing) if closing.extended => self.fail(now, id, actions),
+            Stage::Closing(closing) if closing.extended => self.look_again(now, id, actions),
             Stage::Closing(_) => {}
         }
     }

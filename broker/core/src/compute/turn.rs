@@ -111,6 +111,16 @@ impl State {
         }
     }
 
+    /// Somebody waits at the gate of work that was still there when it was last asked for: it is asked
+    /// for once more, shortly. The very end of a long kernel is what lets its program come back.
+    pub(crate) fn look_again(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
+        let Some(party) = self.compute.parties.get_mut(&id) else { return };
+        let Stage::Closing(closing) = &mut party.stage else { return };
+        closing.extended = false;
+        let undone = closing.undone.iter().chain(&closing.left).copied().collect();
+        self.ask_to_drain(now, id, undone, BOUND_NS.into(), actions);
+    }
+
     /// The deadline of an attempt has passed: who has not answered is stopped or hangs. Its turn is
     /// taken; what it had in flight is at most the bound.
     pub(crate) fn give_up_on_silent(&mut self, now: Nanos, id: u64, actions: &mut Vec<Action>) {
