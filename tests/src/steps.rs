@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::trace::{Traced, ptrace};
+use crate::trace::{Traced, ptrace, wait_now};
 
 /// `si_code` of a breakpoint instruction, as against a single step.
 const SI_KERNEL: i32 = 0x80;
@@ -30,14 +30,27 @@ impl Traced {
             let rip = registers(tid)?.rip;
             counted += u64::from(ranges.iter().any(|range| range.contains(&rip)));
             ptrace(libc::PTRACE_SINGLESTEP, tid, 0)?;
-            wait_for_stop(tid)?;
+            self.wait_for_stop(tid, until)?;
             if stopped_by_instruction(tid)? {
                 self.stands(tid);
                 return Ok(counted);
             }
+        }
+    }
+
+    /// Waits until a thread that makes one step has made it. Another that starts meanwhile, or is
+    /// started by what the step waits for, is let go on.
+    fn wait_for_stop(&mut self, tid: i32, until: Instant) -> io::Result<()> {
+        loop {
+            match wait_now(tid) {
+                Some(status) if libc::WIFSTOPPED(status) => return Ok(()),
+                Some(_) => return Err(io::Error::other("the thread has ended")),
+                None => self.let_others_go_on(tid),
+            }
             if Instant::now() > until {
                 return Err(io::ErrorKind::TimedOut.into());
             }
+            std::thread::yield_now();
         }
     }
 }
@@ -54,16 +67,6 @@ pub(crate) fn stopped_by_instruction(tid: i32) -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     Ok(info.si_signo == libc::SIGTRAP && info.si_code == SI_KERNEL)
-}
-
-fn wait_for_stop(tid: i32) -> io::Result<()> {
-    let mut status = 0;
-    // SAFETY: a writable status; a thread that was just continued stops or ends.
-    let done = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) };
-    if done == tid && libc::WIFSTOPPED(status) {
-        return Ok(());
-    }
-    Err(io::Error::other("the thread has ended"))
 }
 
 /// The registers of a stopped thread.

@@ -142,6 +142,17 @@ impl Traced {
         self.stopped = Some(tid);
     }
 
+    /// Continues every other thread that has stopped.
+    pub(crate) fn let_others_go_on(&mut self, but: i32) {
+        for tid in self.threads.clone().into_iter().filter(|tid| *tid != but) {
+            match wait_now(tid) {
+                Some(status) if libc::WIFSTOPPED(status) => self.go_on(tid, status),
+                Some(_) => _ = self.threads.remove(&tid),
+                None => {}
+            }
+        }
+    }
+
     /// Continues a thread that stopped for a reason that is not ours, and takes note of one that it
     /// has just started.
     fn go_on(&mut self, tid: i32, status: i32) {
@@ -186,7 +197,7 @@ impl Traced {
 }
 
 /// The status of a thread that has changed its state, or that of an end for one that is gone.
-fn wait_now(tid: i32) -> Option<i32> {
+pub(crate) fn wait_now(tid: i32) -> Option<i32> {
     let mut status = 0;
     // SAFETY: a writable status.
     match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
