@@ -45,6 +45,8 @@ pub(crate) enum Work {
     /// Memory that a stream gives back.
     Free {
         base: u64,
+        /// The region's number.
+        id: u64,
     },
     /// Memory nodes of graphs.
     Begin(Arc<GraphBlock>),
@@ -261,7 +263,7 @@ fn perform_instant(work: &Work, ready_ns: u64, observer: &Observer) -> Result<()
             }
             pages::store(*address, *bytes, *value);
         }
-        Work::Free { base } => freeing::free_now(*base),
+        Work::Free { base, id } => freeing::free_now(*base, *id),
         Work::Begin(block) => block.begin(),
         Work::End(block) => block.end(),
         _ => {}
@@ -274,7 +276,7 @@ fn perform_instant(work: &Work, ready_ns: u64, observer: &Observer) -> Result<()
 pub(crate) fn abandon(work: &Work, now_ns: u64) {
     match work {
         Work::Record(record) => record.finish(now_ns),
-        Work::Free { base } => freeing::free_now(*base),
+        Work::Free { base, id } => freeing::free_now(*base, *id),
         Work::End(block) => block.end(),
         // A callback of this kind is told of the error.
         Work::Callback { function, stream, data } => {

@@ -35,15 +35,16 @@ pub(crate) fn free_array(base: u64) {
     }
 }
 
-/// Frees what a stream has come to.
-pub(crate) fn free_now(base: u64) {
-    // Its stream may have been given the same memory again meanwhile.
-    if let Some(Region { kind: Kind::Pool(pool), .. }) = SPACE.find(base)
-        && !pool::frees(pool, base)
+/// Frees what a stream has come to: the region of this number, if it is there still.
+pub(crate) fn free_now(base: u64, id: u64) {
+    let Some(region) = SPACE.find(base).filter(|region| region.id == id) else { return };
+    // Its stream may have been given the same memory again just now.
+    if let Kind::Pool(pool) = region.kind
+        && !pool::frees(pool, id)
     {
         return;
     }
-    if let Some(gone) = SPACE.remove(base, is_freeable) {
+    if let Some(gone) = SPACE.remove(base, |region| region.id == id && is_freeable(region)) {
         release(&gone);
     }
 }

@@ -45,14 +45,22 @@ pub(crate) struct State {
     pub(crate) used_high: u64,
     /// Attributes 1, 2 and 3: what may be reused when.
     pub(crate) reuse: [u32; 3],
-    /// What streams will free: stream, address, span. The same stream may have it again at once.
-    pending: Vec<(usize, u64, u64)>,
-    /// Addresses whose next freeing was overtaken by such a reuse.
-    overtaken: Vec<u64>,
+    /// What streams will free. The same stream may have it again at once; it is not freed then.
+    pending: Vec<Pending>,
     /// Devices with access besides its own.
     pub(crate) peers: BTreeMap<i32, u32>,
     /// Released to die with its last allocation.
     pub(crate) closing: bool,
+}
+
+/// An allocation that a stream was told to free.
+#[derive(Debug)]
+struct Pending {
+    stream: usize,
+    base: u64,
+    span: u64,
+    /// The region's number: the same memory may be allocated and freed again before its turn comes.
+    id: u64,
 }
 
 impl Pool {
@@ -68,11 +76,10 @@ impl Pool {
     /// Memory for an allocation of the stream: where, and how much of it there is.
     fn take(&self, stream: usize, span: u64) -> Result<(u64, u64), CUresult> {
         let mut state = self.state();
-        let fits = |pending: &(usize, u64, u64)| pending.0 == stream && pending.2 >= span;
+        let fits = |pending: &Pending| pending.stream == stream && pending.span >= span;
         if let Some(at) = state.pending.iter().position(fits) {
-            let (_, base, whole) = state.pending.remove(at);
-            state.overtaken.push(base);
-            return Ok((base, whole));
+            let again = state.pending.remove(at);
+            return Ok((again.base, again.span));
         }
         let base = match state.arena.take(span) {
             Some(base) => base,
@@ -161,7 +168,11 @@ pub(crate) fn empty_all(device: i32) {
     SPACE.remove_all(of_it);
     SPACE.settle();
     for pool in POOLS.all().iter().filter(|pool| pool.device == device) {
-        let chunks = pool.state().arena.drain();
+        let chunks = {
+            let mut state = pool.state();
+            state.pending.clear();
+            state.arena.drain()
+        };
         for (chunk, bytes) in chunks {
             blocks::give(device, chunk, bytes, Charge::Memory);
         }
@@ -172,23 +183,21 @@ pub(crate) fn empty_all(device: i32) {
 pub(crate) fn will_free(pool: usize, stream: usize, region: &Region) -> Done {
     let found = POOLS.get(pool).ok_or(CUresult::INVALID_VALUE)?;
     let mut state = found.state();
-    if state.pending.iter().any(|(_, base, _)| *base == region.base) {
+    if state.pending.iter().any(|pending| pending.id == region.id) {
         return Err(CUresult::INVALID_VALUE);
     }
-    state.pending.push((stream, region.base, region.span));
+    let Region { base, span, id, .. } = *region;
+    state.pending.push(Pending { stream, base, span, id });
     Ok(())
 }
 
-/// The stream has come to a freeing: whether the memory is to be given back now.
-pub(crate) fn frees(pool: usize, base: u64) -> bool {
+/// The stream has come to a freeing: whether the memory is to be given back now, and has not been
+/// allocated again.
+pub(crate) fn frees(pool: usize, id: u64) -> bool {
     let Some(found) = POOLS.get(pool) else { return true };
     let mut state = found.state();
-    if let Some(at) = state.overtaken.iter().position(|other| *other == base) {
-        state.overtaken.remove(at);
-        return false;
-    }
-    state.pending.retain(|(_, other, _)| *other != base);
-    true
+    let at = state.pending.iter().position(|pending| pending.id == id);
+    at.map(|at| state.pending.remove(at)).is_some()
 }
 
 pub(crate) fn find(pool: CUmemoryPool) -> Result<Arc<Pool>, CUresult> {

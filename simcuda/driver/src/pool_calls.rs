@@ -60,7 +60,7 @@ impl Sim {
             block.close()?;
             return stream.submit(Work::End(block)).map(drop);
         }
-        stream.submit(Work::Free { base: region.base }).map(drop)
+        stream.submit(Work::Free { base: region.base, id: region.id }).map(drop)
     }
 
     pub(crate) fn cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice) -> Done {
