@@ -176,14 +176,6 @@ pub(crate) fn check_card(device: i32) -> Result<(), CUresult> {
     }
 }
 
-/// Speed of the card's link now, each way.
-#[allow(dead_code, reason = "asked by whoever times copies")]
-pub(crate) fn link_bytes_per_second(device: i32) -> Option<u64> {
-    let percent = state_of(device).map_or(100, |card| card.link_percent);
-    let full = process::card(device).ok()?.device.link_bytes_per_second;
-    Some((full / 100).saturating_mul(percent.into()).max(1))
-}
-
 pub(crate) fn is_hidden(function: DriverFn) -> bool {
     HIDDEN.has(function)
 }

@@ -18,7 +18,7 @@ pub const FORMS: &[(&str, &str)] = &[
     ("ecc:GPU", "double-bit error (XID 48)"),
     ("page-fault:GPU[,pid=PID]", "contexts fail (XID 31)"),
     ("recover:GPU", "the card is as new"),
-    ("link:GPU,to=25%", "the link is slower and narrower"),
+    ("link:GPU,to=25%", "NVML tells of a narrower link; copies keep their speed so far"),
     ("stuck:GPU[,pid=PID]", "no stream gets on"),
     ("nvml:memory|processes|utilisation|all,answer=not-supported|all-ones", "NVML does not know"),
     ("nvml:memory|processes|utilisation|all,hang=TIME", "NVML answers late"),
